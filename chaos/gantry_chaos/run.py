@@ -91,15 +91,15 @@ def heal(folder: Path, executor: Executor) -> list[str]:
                 healed += engine.heal(journal, executor)
         except GantryError as error:
             failed.append(error)
-    for one in sorted(failed, key=lambda one: isinstance(one, JournalInUseError)):
-        raise one
+    for item in sorted(failed, key=lambda item: isinstance(item, JournalInUseError)):
+        raise item
     return healed
 
 
 def marks(faults: Sequence[Band]) -> list[FaultMark]:
     """The lines of a history that say when faults were on."""
-    both = [FaultMark(one.fault, "start", round(one.start_s * 1000)) for one in faults]
-    both += [FaultMark(one.fault, "end", round(one.end_s * 1000)) for one in faults]
+    both = [FaultMark(fault.fault, "start", round(fault.start_s * 1000)) for fault in faults]
+    both += [FaultMark(fault.fault, "end", round(fault.end_s * 1000)) for fault in faults]
     return sorted(both, key=lambda mark: mark.at_ms)
 
 

@@ -88,7 +88,7 @@ class AdminClient:
             GantryError: the leader refused, or no member answers as leader.
         """
         admin = Admin(self._quorum, group.cluster)
-        member = next((one for one in group.members if one.broker_id == broker_id), None)
+        member = next((item for item in group.members if item.broker_id == broker_id), None)
         with _in_words():
             if broker_id is None:
                 await admin.forget(group.name, group.uid or "")

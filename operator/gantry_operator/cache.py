@@ -248,11 +248,13 @@ def _trimmed(kind: Kind, body: Body) -> Body:
     meta = {key: value for key, value in meta.items() if key in _POD_METADATA}
     status = body.get("status") or {}
     kept = {key: value for key, value in status.items() if key in _POD_STATUS}
-    kept["containerStatuses"] = [crashes.kept(one) for one in status.get("containerStatuses") or ()]
+    kept["containerStatuses"] = [
+        crashes.kept(item) for item in status.get("containerStatuses") or ()
+    ]
     kept["conditions"] = [
-        {"type": one.get("type"), "status": one.get("status")}
-        for one in status.get("conditions") or ()
-        if one.get("type") == "Ready"
+        {"type": item.get("type"), "status": item.get("status")}
+        for item in status.get("conditions") or ()
+        if item.get("type") == "Ready"
     ]
     node = {"nodeName": (body.get("spec") or {}).get("nodeName")}
     return {"metadata": meta, "spec": node, "status": kept}

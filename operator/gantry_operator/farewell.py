@@ -69,7 +69,7 @@ async def _has_let_go(api: Api, namespace: str) -> bool:
             if (patch := deletion.let_go(body["metadata"])) is not None
         ]
         for first in range(0, len(left), AT_ONCE):
-            await asyncio.gather(*(_take_off(api, *one) for one in left[first : first + AT_ONCE]))
+            await asyncio.gather(*(_take_off(api, *item) for item in left[first : first + AT_ONCE]))
     except Denied:
         raise
     except ApiError as error:

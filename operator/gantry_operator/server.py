@@ -245,8 +245,8 @@ async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) 
             task.result()
         return task.done()
     finally:
-        for one in (task, waiter):
-            one.cancel()
+        for item in (task, waiter):
+            item.cancel()
         await asyncio.gather(task, waiter, return_exceptions=True)
 
 

@@ -231,8 +231,8 @@ def check_all(value: Any) -> None:
         NameRefused: which, in upstream's words.
     """
     if isinstance(value, list):
-        for one in value:
-            check_all(one)
+        for item in value:
+            check_all(item)
     elif isinstance(value, msgspec.Struct):
         check(value)
         for field in value.__struct_fields__:

@@ -71,7 +71,7 @@ class BrokerInfo:
     def runtime(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """GetBrokerRuntimeInfo (28)."""
         put, got = self._traffic.rates()
-        total = [one + other for one, other in zip(put, got, strict=True)]
+        total = [item + other for item, other in zip(put, got, strict=True)]
         table = {
             "brokerActive": "true",
             "brokerVersionDesc": self._release,

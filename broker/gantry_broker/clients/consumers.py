@@ -199,7 +199,7 @@ class Consumers:
         self._known = dict(table.groups)
         for group, membership in table.groups.items():
             present = self._present(group)
-            absent = {one.client_id: one for one in membership.clients}
+            absent = {item.client_id: item for item in membership.clients}
             for client in () if present is None else present.clients:
                 absent.pop(client.client_id, None)
             if absent:
@@ -261,7 +261,7 @@ class Consumers:
         if claim is None:
             return
         now = {group: self._members(group) for group in groups}
-        news = {group: one for group, one in now.items() if one != self._known.get(group)}
+        news = {group: item for group, item in now.items() if item != self._known.get(group)}
         for group in groups:
             del self._dirty[group]
         if not news:
@@ -272,8 +272,8 @@ class Consumers:
             self._cluster, self._name, claim.broker_id, claim.epoch, claim.incarnation
         )
         body = ConsumerReport(
-            groups={group: one for group, one in news.items() if one is not None},
-            gone=[group for group, one in news.items() if one is None],
+            groups={group: item for group, item in news.items() if item is not None},
+            gone=[group for group, item in news.items() if item is None],
         )
         command = request(RequestCode.GANTRY_REPORT_CONSUMERS, to_ext(header), encode_body(body))
 
@@ -308,7 +308,7 @@ class Consumers:
         clients = dict(self._remembered.get(group, {}))
         base = known if present is None else present
         if present is not None:
-            clients.update({one.client_id: one for one in present.clients})
+            clients.update({item.client_id: item for item in present.clients})
         if not clients or base is None:
             return None
         return replace(base, clients=[clients[client] for client in sorted(clients)])

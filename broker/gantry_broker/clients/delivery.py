@@ -149,7 +149,7 @@ class Delivery:
             self._unknown.update(numbers)
             self._ask_ms = now_ms + ASK_AGAIN_MS
         elif not self._schedule.levels:
-            levels = [self._level(*one) for one in zip(numbers, queues, strict=True)]
+            levels = [self._level(*item) for item in zip(numbers, queues, strict=True)]
             # The wall clock was read first, and of the steady one whole ms may leave 1 out: what
             # passed between them makes what was parked late, not early.
             self._schedule = Schedule(levels, now_ms + 1, wall_ms)
@@ -217,19 +217,23 @@ class Delivery:
         elif result.status is not GetStatus.FOUND:
             self._refuse(number, f"the level's queue cannot be read: {result.status.name}")
         else:
-            self._deliver_due(number, [one for one in records if one.queue_offset < level.end])
+            self._deliver_due(
+                number, [record for record in records if record.queue_offset < level.end]
+            )
 
     def _deliver_due(self, number: int, records: list[MessageRecord]) -> None:
         parked = [
-            Parked(one.queue_offset, one.store_timestamp, delay_of(one.properties.encode()))
-            for one in records
+            Parked(
+                record.queue_offset, record.store_timestamp, delay_of(record.properties.encode())
+            )
+            for record in records
         ]
         count = self._schedule.judge(number, parked, self._now_ms())
         if count == 0:
             return
         position = records[count - 1].queue_offset + 1
-        found = [self._real(one) for one in records[:count]]
-        messages = [one for one in found if one is not None]
+        found = [self._real(record) for record in records[:count]]
+        messages = [item for item in found if item is not None]
         self.passed_over += count - len(messages)
         self._append(number, messages, position)
 

@@ -227,13 +227,13 @@ class Inspection:
         table = {
             name: [
                 ProducerInfo(
-                    one.client_id,
-                    one.connection.peer,
-                    one.language,
-                    one.version,
-                    now_ms - self._sessions.silent_ms(one),
+                    producer.client_id,
+                    producer.connection.peer,
+                    producer.language,
+                    producer.version,
+                    now_ms - self._sessions.silent_ms(producer),
                 )
-                for one in self._sessions.producers(name)
+                for producer in self._sessions.producers(name)
             ]
             for name in self._sessions.producer_groups()
         }

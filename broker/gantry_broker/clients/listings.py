@@ -32,7 +32,7 @@ class Listings:
     def topics(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """GetAllTopicConfig: the version changes when a topic does, and only then."""
         topics = self._view.store.topics
-        table = {one.topic_name: one for one in topics.all()}
+        table = {item.topic_name: item for item in topics.all()}
         body = TopicConfigTable(dict(sorted(table.items())), DataVersion(counter=topics.version))
         return reply(request, ext={"totalTopicNum": str(len(table))}, body=encode_body(body))
 
@@ -61,7 +61,9 @@ class Listings:
             remark = f"the producer group[{name}] not exist"
             return reply(request, ResponseCode.SYSTEM_ERROR, remark)
         listed = [
-            ClientConnection(one.client_id, one.connection.peer, one.language, one.version)
-            for one in members
+            ClientConnection(
+                member.client_id, member.connection.peer, member.language, member.version
+            )
+            for member in members
         ]
         return reply(request, body=encode_body(ProducerConnections(listed)))

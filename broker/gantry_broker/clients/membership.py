@@ -144,15 +144,15 @@ def _with_sound_names(data: HeartbeatData) -> HeartbeatData:
     names.check(data)
     return replace(
         data,
-        producer_data_set=[one for one in data.producer_data_set if names.is_sound(one)],
+        producer_data_set=[item for item in data.producer_data_set if names.is_sound(item)],
         consumer_data_set=[
             replace(
-                one,
+                item,
                 subscription_data_set=[
-                    wanted for wanted in one.subscription_data_set if names.is_sound(wanted)
+                    wanted for wanted in item.subscription_data_set if names.is_sound(wanted)
                 ],
             )
-            for one in data.consumer_data_set
-            if names.is_sound(one)
+            for item in data.consumer_data_set
+            if names.is_sound(item)
         ],
     )

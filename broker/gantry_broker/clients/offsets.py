@@ -180,7 +180,7 @@ class OffsetWriter:
     def _tell_all(self, outcome: SendOutcome) -> None:
         waiting, self._waiting = self._waiting, []
         by_key, self._by_key = self._by_key, {}
-        for done in [*waiting, *(one for several in by_key.values() for one in several)]:
+        for done in [*waiting, *(item for several in by_key.values() for item in several)]:
             done(outcome)
 
 

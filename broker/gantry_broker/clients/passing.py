@@ -106,9 +106,9 @@ class Passing:
         group = self._sessions.group(header.group)
         present = () if group is None else group.members.values()
         members = {
-            one.client_id: one.connection
-            for one in present
-            if header.client_addr in (None, "", one.client_id)
+            item.client_id: item.connection
+            for item in present
+            if header.client_addr in (None, "", item.client_id)
         }
         if not members:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"

@@ -127,7 +127,7 @@ class Meter:
         return ledger
 
     def _forget_paid(self, now_s: float) -> None:
-        paid = [name for name, one in self._ledgers.items() if one.is_paid(now_s)]
+        paid = [name for name, item in self._ledgers.items() if item.is_paid(now_s)]
         for name in paid:
             del self._ledgers[name]
 

@@ -450,7 +450,7 @@ def _note_passed_on(conn: Connection, request: RemotingCommand) -> None:
         conn.attrs[EPOCH] = int(epoch)
     body = request.body[: len(request.body) // 4 * 4]
     if body:
-        conn.attrs[RESENT] = Marks(one for (one,) in struct.iter_unpack(">i", body))
+        conn.attrs[RESENT] = Marks(item for (item,) in struct.iter_unpack(">i", body))
 
 
 def _pull_again(asked: RemotingCommand) -> RemotingCommand:

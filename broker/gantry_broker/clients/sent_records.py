@@ -69,7 +69,7 @@ def by_key(sought: Sequence[MessageRecord], since_ms: int) -> Steps[list[StoredA
             is_unique=True,
         )
         place = next(
-            (place_of(one) for _, one in _peeks(result.body) if _is_one(one, record)), None
+            (place_of(item) for _, item in _peeks(result.body) if _is_one(item, record)), None
         )
         if place is None:
             return []

@@ -110,8 +110,8 @@ class Sessions:
                 included, or names more topics.
         """
         known = self._groups_of.get(conn.id, set())
-        groups = known | {(False, one.group_name) for one in data.producer_data_set}
-        groups |= {(True, one.group_name) for one in data.consumer_data_set}
+        groups = known | {(False, item.group_name) for item in data.producer_data_set}
+        groups |= {(True, item.group_name) for item in data.consumer_data_set}
         topics = [len(consumer.subscription_data_set) for consumer in data.consumer_data_set]
         if (
             len(groups) > MAX_GROUPS_PER_CLIENT
@@ -166,7 +166,7 @@ class Sessions:
         """The newest connection of a member, or None when it is not here."""
         found = self._consumers.get(group)
         members = () if found is None else reversed(found.members.values())
-        return next((one.connection for one in members if one.client_id == client_id), None)
+        return next((item.connection for item in members if item.client_id == client_id), None)
 
     def has(self, group: str, client_id: str) -> bool:
         """Whether a client is a member of a consumer group here."""
@@ -188,15 +188,15 @@ class Sessions:
         group = self._consumers.get(name)
         if group is None:
             return None
-        clients = {one.client_id: one for one in group.members.values()}
+        clients = {member.client_id: member for member in group.members.values()}
         return ConsumerMembership(
             clients=[
                 ConsumerClient(client, clients[client].language, clients[client].version)
                 for client in sorted(clients)
             ],
             subscriptions=[
-                ConsumerSubscription(one.topic, one.sub_string, one.expression_type)
-                for _, one in sorted(group.topics.items())
+                ConsumerSubscription(item.topic, item.sub_string, item.expression_type)
+                for _, item in sorted(group.topics.items())
             ],
             message_model=group.message_model,
             consume_type=group.consume_type,

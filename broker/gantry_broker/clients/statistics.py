@@ -72,7 +72,7 @@ class Statistics:
     ) -> RemotingCommand | None:
         refusals = (self._view.accepting_writes(), *map(topic_rules.check_creatable, topics))
         new = (self._creation.refuse_new(conn, topic.topic_name) for topic in topics)
-        refusal = next((one for one in chain(refusals, new) if one is not None), None)
+        refusal = next((item for item in chain(refusals, new) if item is not None), None)
         if refusal is not None or not topics:
             return reply(request) if refusal is None else reply(request, *refusal)
         outcomes: list[Refusal | None] = []
@@ -80,7 +80,7 @@ class Statistics:
         def created(refusal: Refusal | None) -> None:
             outcomes.append(refusal)
             if len(outcomes) == len(topics):
-                refusals = [one for one in outcomes if one is not None]
+                refusals = [outcome for outcome in outcomes if outcome is not None]
                 answer = reply(request, *refusals[0]) if refusals else reply(request)
                 conn.reply(request, answer)
 
@@ -119,7 +119,7 @@ class Statistics:
             rate = self._traffic.put_rate(name)
             conn.reply(request, reply(request, body=encode_topic_stats(table, rate)))
 
-        self._view.store.offsets([QueueQuestion(name, one, LAST) for one in queues], learned)
+        self._view.store.offsets([QueueQuestion(name, item, LAST) for item in queues], learned)
         return None
 
     def consumer_connections(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -100,10 +100,10 @@ class Throttle:
         if self._timer is not None:
             self._timer.cancel()
         held, self._held = self._held, []
-        for one in held:
+        for item in held:
             remark = "service not available now. this broker is not the master of its group"
-            answer = reply(one.request, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-            one.conn.reply(one.request, answer)
+            answer = reply(item.request, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+            item.conn.reply(item.request, answer)
 
     def _hold(
         self, conn: Connection, request: RemotingCommand, handler: Handler | None, due_s: float

@@ -119,7 +119,9 @@ class Traffic:
         last = self._totals[-1]
         put, got = [], []
         for window_s in WINDOWS_S:
-            first = next(one for one in self._totals if last.at_s - one.at_s <= window_s * 1.05)
+            first = next(
+                total for total in self._totals if last.at_s - total.at_s <= window_s * 1.05
+            )
             passed_s = last.at_s - first.at_s
             put.append((last.put - first.put) / passed_s if passed_s else 0.0)
             got.append((last.got - first.got) / passed_s if passed_s else 0.0)

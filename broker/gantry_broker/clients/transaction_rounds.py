@@ -145,7 +145,9 @@ class Rounds:
     def _ask(self, half: MessageRecord, row: OpenTransaction) -> None:
         served = self._transactions
         group = find_property(half.properties.encode(), "PGROUP") or ""
-        members = [one for one in self._producers(group) if not one.connection.closed]
+        members = [
+            producer for producer in self._producers(group) if not producer.connection.closed
+        ]
         if not members:
             served.counters.unasked += 1
             return

@@ -28,6 +28,6 @@ def controller_addresses(value: list[str]) -> list[str]:
         ValueError: which one is none.
     """
     try:
-        return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
+        return [join_address(*split_address(item, CONTROLLER_PORT)) for item in value]
     except ResolveError as error:
         raise ValueError(str(error)) from error

@@ -144,7 +144,7 @@ class ControllerLine:
         self._say(list(urgent.values()))
 
     def _say(self, members: list[GroupAgent]) -> None:
-        headers = [header for one in members if (header := one.heartbeat()) is not None]
+        headers = [header for member in members if (header := member.heartbeat()) is not None]
         if len(headers) == 1:
             self.messages += 1
             self.peers.tell_all(lambda: requests.heartbeat_command(headers[0]))
@@ -165,7 +165,7 @@ class ControllerLine:
             for member in self._members.values():
                 member.refresh()
             return
-        rows = [row for one in self._members.values() if (row := one.look()) is not None]
+        rows = [row for item in self._members.values() if (row := item.look()) is not None]
         for some in _batched(rows):
             self._looks += 1
             command = requests.looks(self.cluster, some)

@@ -126,8 +126,8 @@ class Repairs:
             if address:
                 await self._repair_all(address)
             elif rounds >= GIVES_WAY_WITHIN:
-                for one in list(damage.values()):
-                    self._say(one, NOBODY)
+                for item in list(damage.values()):
+                    self._say(item, NOBODY)
             rounds = rounds + 1 if damage else 0
             self.reasons = {start: why for start, why in self.reasons.items() if start in damage}
             if damage:

@@ -192,7 +192,7 @@ class HostedGroup(Watcher):
     def _may_rebuild(self) -> bool:
         """Whether this is not all that the disk lets us do."""
         now_s = asyncio.get_running_loop().time()
-        self._rebuilt_s = [one for one in self._rebuilt_s if now_s - one < REBUILDS_WITHIN_S]
+        self._rebuilt_s = [item for item in self._rebuilt_s if now_s - item < REBUILDS_WITHIN_S]
         self._rebuilt_s.append(now_s)
         return len(self._rebuilt_s) <= REBUILDS_MAX
 

@@ -43,7 +43,7 @@ def ready(hosted: Sequence[HostedGroup]) -> tuple[bool, str]:
 
     Whoever restarts processes one after the other waits for all groups of one before the next.
     """
-    answers = [(one.name, *one.ready()) for one in hosted]
+    answers = [(item.name, *item.ready()) for item in hosted]
     waiting = [(name, reason) for name, fine, reason in answers if not fine]
     if len(hosted) == 1:
         _, fine, reason = answers[0]
@@ -57,14 +57,14 @@ def ready(hosted: Sequence[HostedGroup]) -> tuple[bool, str]:
 def overview(cluster: str, hosted: Sequence[HostedGroup]) -> dict[str, Any]:
     """The status document of a process that hosts many groups; each has one of its own."""
     rows = []
-    for one in hosted:
-        fine, reason = one.ready()
-        group = one.group
+    for item in hosted:
+        fine, reason = item.ready()
+        group = item.group
         rows.append(
             {
-                "group": one.name,
-                "port": one.port,
-                "state": state_of(one),
+                "group": item.name,
+                "port": item.port,
+                "state": state_of(item),
                 "ready": fine,
                 "reason": reason,
                 "role": "starting" if group is None else role_name(group),
@@ -110,7 +110,7 @@ class ProcessCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as of now."""
-        states = Counter(state_of(one) for one in self._hosted)
+        states = Counter(state_of(item) for item in self._hosted)
         groups = GaugeMetricFamily(
             "gantry_broker_groups", "Groups of this process by state.", labels=["state"]
         )
@@ -128,7 +128,7 @@ class ProcessCollector(Collector):
             "Connections to the ports of replication and of stores that did not show the quorum's "
             "key.",
             self._shared.listener.gate.refused
-            + sum(one.store_server.gate.refused for one in self._hosted if one.store_server),
+            + sum(item.store_server.gate.refused for item in self._hosted if item.store_server),
         )
         yield counter(
             "gantry_broker_controllers_disbelieved",
@@ -156,12 +156,12 @@ class ProcessCollector(Collector):
         yield counter(
             "gantry_broker_begun_anew",
             "Times that a group's id was struck from the record here, so that it took another one.",
-            sum(one.begun_anew for one in self._hosted),
+            sum(item.begun_anew for item in self._hosted),
         )
         yield counter(
             "gantry_broker_derived_rebuilds",
             "Times that the rows derived from a log were damaged or lost, and made again from it.",
-            sum(one.rebuilt for one in self._hosted),
+            sum(item.rebuilt for item in self._hosted),
         )
         yield counter(
             "gantry_broker_heartbeat_messages",
@@ -187,17 +187,17 @@ class ProcessCollector(Collector):
         yield counter(
             "gantry_broker_disk_syncs",
             "Syncs that made log bytes durable, of one log or of many at once.",
-            sum(one.syncs for one in writers),
+            sum(writer.syncs for writer in writers),
         )
         yield counter(
             "gantry_broker_kernel_syncs",
             "Disk syncs that the kernel carried out without a thread that waits for it.",
-            sum(one.kernel.syncs for one in writers),
+            sum(writer.kernel.syncs for writer in writers),
         )
         yield counter(
             "gantry_broker_group_commits",
             "Group commits of single logs that these syncs covered.",
-            sum(one.jobs for one in writers),
+            sum(writer.jobs for writer in writers),
         )
         disk = self._shared.disk_space
         yield gauge(

@@ -80,7 +80,9 @@ class BrokerServer:
         async with AsyncExitStack() as stack:
             shared, options = await self._open(stack)
             groups = zip(self.hosted, options, strict=True)
-            lives = [asyncio.create_task(self._live(hosted, one, shared)) for hosted, one in groups]
+            lives = [
+                asyncio.create_task(self._live(hosted, group, shared)) for hosted, group in groups
+            ]
             try:
                 await self._serve_until(stop)
                 await asyncio.gather(*(hosted.leave() for hosted in self.hosted))
@@ -113,7 +115,7 @@ class BrokerServer:
         try:
             while failures and not stopping.done():
                 await asyncio.wait(failures | {stopping}, return_when=asyncio.FIRST_COMPLETED)
-                failures = {one for one in failures if not one.done()}
+                failures = {failure for failure in failures if not failure.done()}
         finally:
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)

@@ -122,7 +122,7 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
     @classmethod
     def _must_have_ports(cls, value: list[str]) -> list[str]:
         try:
-            return [join_address(*split_address(one)) for one in value]
+            return [join_address(*split_address(item)) for item in value]
         except ResolveError as error:
             raise ValueError(str(error)) from error
 

@@ -182,8 +182,8 @@ class Checks:
         self._sums.clear()
         for at in [at for at in self._starts if at < end and start < self._pieces[at].end]:
             self._drop(at)
-        for one in [one for one in self.damage.values() if start <= one.start < end]:
-            del self.damage[one.start]
+        for item in [item for item in self.damage.values() if start <= item.start < end]:
+            del self.damage[item.start]
 
     def _drop(self, start: int) -> None:
         del self._pieces[start]
@@ -273,11 +273,11 @@ class Checks:
         data = _tried(read, segment, first, wanted[-1].end - first)
         if data is None:
             return None
-        for one in wanted:
-            if google_crc32c.value(data[one.start - first : one.end - first]) != one.crc:
-                self._look_at(segment, one)
+        for item in wanted:
+            if google_crc32c.value(data[item.start - first : item.end - first]) != item.crc:
+                self._look_at(segment, item)
                 break
-            sound = one.end
+            sound = item.end
         if sound > first:
             self._keep(first, data[: sound - first])
         if sound > start:
@@ -292,11 +292,11 @@ class Checks:
         """The ranges from ``start`` on that are compared together."""
         stop = min(max(end, start + LOOK_BYTES), limit)
         found: list[RangeSum] = []
-        for one in self._entries(segment, start, stop):
-            is_more = found and one.end - found[0].start > LOOK_BYTES
-            if (is_more and one.start >= end) or (one.start in self.damage and found):
+        for entry in self._entries(segment, start, stop):
+            is_more = found and entry.end - found[0].start > LOOK_BYTES
+            if (is_more and entry.start >= end) or (entry.start in self.damage and found):
                 break
-            found.append(one)
+            found.append(entry)
         return found
 
     def _keep(self, first: int, data: bytes) -> None:
@@ -326,17 +326,17 @@ class Checks:
             DamagedError: one is not what was flushed.
         """
         found = list(find_damage(segment, start, end, self._entries(segment, start, end)))
-        still = {one.start for one in found}
+        still = {item.start for item in found}
         for at in [at for at in self.damage if start <= at < end and at not in still]:
             del self.damage[at]
-        for one in found:
-            self._note(one)
+        for item in found:
+            self._note(item)
         if found:
             raise DamagedError(found[0])
 
     def _look_at(self, segment: Segment, entry: RangeSum) -> None:
-        for one in find_damage(segment, entry.start, entry.end, [entry]):
-            self._note(one)
+        for item in find_damage(segment, entry.start, entry.end, [entry]):
+            self._note(item)
 
     def _note(self, damage: Damage) -> None:
         if damage.start not in self.damage and len(self.damage) < DAMAGE_MAX:
@@ -425,7 +425,8 @@ def _start_of(entry: RangeSum) -> int:
 
 def _is_match(data: bytes, first: int, entries: Iterable[RangeSum]) -> bool:
     return all(
-        google_crc32c.value(data[one.start - first : one.end - first]) == one.crc for one in entries
+        google_crc32c.value(data[entry.start - first : entry.end - first]) == entry.crc
+        for entry in entries
     )
 
 

@@ -122,9 +122,9 @@ class CommitLog:
         disk = None if disks is None else disks.writer_for(directory)
         log = cls(Segments(directory, kept), saved, segment_size_bytes, disk)
         log._verified_from = verified_from
-        for one in damaged:
+        for item in damaged:
             with suppress(DamagedError):
-                log.compare(one.start, one.end)
+                log.compare(item.start, item.end)
         return log
 
     @property

@@ -267,7 +267,7 @@ def _find_syncfs() -> Callable[[int], int] | None:
     if not sys.platform.startswith("linux"):
         return None
     numbers = os.uname().release.split("-")[0].split(".")[:2]
-    release = tuple(int(one) for one in numbers if one.isdecimal())
+    release = tuple(int(number) for number in numbers if number.isdecimal())
     if release < _SYNCFS_REPORTS_SINCE:
         return None
     return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

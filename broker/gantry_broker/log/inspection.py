@@ -85,15 +85,15 @@ class LogFiles:
         self.saved = checkpoint.load(self.directory / cutting.CHECKPOINT_NAME)
         # Sums before sizes: an entry is written when its bytes are there, so none points beyond.
         self.sums = {
-            one.start: sums.load(sums.sums_path(one.path), one.start)
-            for one in list_segments(self.directory)
+            segment.start: sums.load(sums.sums_path(segment.path), segment.start)
+            for segment in list_segments(self.directory)
         }
         self.segments: list[Segment] = []
         self.trimmed: list[Segment] = []
-        for one in list_segments(self.directory):
-            if one.start in self.sums:
-                is_below = one.start < self.saved.log_start
-                (self.trimmed if is_below else self.segments).append(one)
+        for segment in list_segments(self.directory):
+            if segment.start in self.sums:
+                is_below = segment.start < self.saved.log_start
+                (self.trimmed if is_below else self.segments).append(segment)
 
     @property
     def size_bytes(self) -> int:
@@ -122,7 +122,7 @@ class LogFiles:
 
     def _boundary(self, segment: Segment, offset: int) -> int:
         """A place at or before ``offset`` where a record begins; checked ranges begin so."""
-        starts = [one.start for one in self.sums[segment.start].chain if one.start <= offset]
+        starts = [item.start for item in self.sums[segment.start].chain if item.start <= offset]
         return starts[-1] if starts else segment.start
 
     def verify(self, advance: Advance = lambda _: None) -> LogVerdict:
@@ -132,12 +132,12 @@ class LogFiles:
             advance: told now and then how many more bytes of the files were looked at.
         """
         found = LogVerdict(self.saved.log_start, self.saved.log_start, self.saved.confirm_floor, 0)
-        for one in self.trimmed:
-            found.notes.append(_finding(one, one.start, "lies below the log's start"))
+        for item in self.trimmed:
+            found.notes.append(_finding(item, item.start, "lies below the log's start"))
         self._note_unfinished(found)
         orphans = [sums.load(path, start) for start, path in list_orphans(self.directory)]
         evidence = [*self.sums.values(), *orphans]
-        durable = max([found.confirm_floor, *(one.durable for one in evidence)])
+        durable = max([found.confirm_floor, *(item.durable for item in evidence)])
         is_connected = True
         for segment in self.segments:
             if is_connected and segment.start != found.end:

@@ -134,7 +134,7 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "confirmOffset": 0 if core is None else core.log.confirm,
         "diskWaitedMs": 0 if core is None else core.disk.waited_ms,
         "diskReason": group.disk_reason,
-        "members": [] if master is None else [_member(group, one) for one in _members(group)],
+        "members": [] if master is None else [_member(group, member) for member in _members(group)],
         "controllersConnected": 0 if agent is None else agent.peers.connections,
         "registered": agent is not None and agent.registered,
         "topicsVersion": group.store.topics.version,
@@ -150,7 +150,7 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
 def _damage(group: ReplicationGroup) -> dict[str, Any]:
     """What is damaged in the log, and how old the newest knowledge of all of it is."""
     checks, scrubber, repairs = group.store.log.checks, group.store.scrubber, group.repairs
-    damaged = sorted(checks.damage.values(), key=lambda one: one.start)
+    damaged = sorted(checks.damage.values(), key=lambda item: item.start)
     return {
         "ranges": len(damaged),
         "found": checks.found,
@@ -158,15 +158,15 @@ def _damage(group: ReplicationGroup) -> dict[str, Any]:
         "scrubbedAt": 0 if scrubber is None else int(scrubber.passed_at_s),
         "first": [
             {
-                "file": str(one.path),
-                "position": one.position,
-                "start": one.start,
-                "end": one.end,
-                "reason": one.reason,
-                "repair": repairs.reasons.get(one.start, ""),
-                "holds": holds(one),
+                "file": str(item.path),
+                "position": item.position,
+                "start": item.start,
+                "end": item.end,
+                "reason": item.reason,
+                "repair": repairs.reasons.get(item.start, ""),
+                "holds": holds(item),
             }
-            for one in damaged[:DAMAGE_SHOWN]
+            for item in damaged[:DAMAGE_SHOWN]
         ],
     }
 
@@ -208,7 +208,7 @@ def _tier(group: ReplicationGroup) -> dict[str, Any] | None:
 def _reading(tier: TierService) -> dict[str, Any]:
     """What can be read of the tier here, and what is kept on the disk."""
     retention, index = tier.retention, tier.reader.index
-    lost = sorted(index.losses.packs.values(), key=lambda one: one.entry.lo)
+    lost = sorted(index.losses.packs.values(), key=lambda item: item.entry.lo)
     return {
         "readableFrom": index.readable_from,
         "readableOffset": index.readable_end,
@@ -216,12 +216,12 @@ def _reading(tier: TierService) -> dict[str, Any]:
         "unreadable": len(lost),
         "unreadableFirst": [
             {
-                "object": one.entry.key,
-                "start": one.entry.lo,
-                "end": one.entry.hi,
-                "tries": one.tries,
+                "object": item.entry.key,
+                "start": item.entry.lo,
+                "end": item.entry.hi,
+                "tries": item.tries,
             }
-            for one in lost[:UNREADABLE_SHOWN]
+            for item in lost[:UNREADABLE_SHOWN]
         ],
         "keptReason": None if retention is None else retention.reason,
     }

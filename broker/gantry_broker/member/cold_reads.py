@@ -54,7 +54,7 @@ def read_stretches(stretches: Sequence[Stretch]) -> list[bytes]:
             os.posix_fadvise(descriptor, first.position, ahead, os.POSIX_FADV_WILLNEED)
     finally:
         os.close(descriptor)
-    return read_checked(first.path, [(one.position, one.size) for one in stretches])
+    return read_checked(first.path, [(stretch.position, stretch.size) for stretch in stretches])
 
 
 class ColdReads:
@@ -126,7 +126,7 @@ class ColdReads:
 
     def _read_all(self, number: int, stretches: dict[Place, Stretch]) -> Held:
         held: Held = {}
-        for _, group in itertools.groupby(stretches.items(), lambda one: one[1].path):
+        for _, group in itertools.groupby(stretches.items(), lambda item: item[1].path):
             if number not in self._waiting:
                 break  # it was released
             places, parts = zip(*group, strict=True)

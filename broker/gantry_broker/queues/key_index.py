@@ -68,7 +68,7 @@ def _only_unique_keys(properties: bytes, count: int) -> list[bytes] | None:
     is_first = properties.count(_NEXT_UNIQUE) == count - 1 and not found[0]
     if not is_first or len(found) != count + 1:
         return None
-    return [one.partition(b"\x02")[0] for one in islice(found, 1, None)]
+    return [item.partition(b"\x02")[0] for item in islice(found, 1, None)]
 
 
 class KeyIndex:
@@ -146,8 +146,8 @@ class KeyIndex:
             stored_ms: of all.
         """
         if _KEYS in properties:
-            for one, offset in zip(properties.split(b"\0"), offsets, strict=False):
-                self.add(topic, one, offset, stored_ms)
+            for item, offset in zip(properties.split(b"\0"), offsets, strict=False):
+                self.add(topic, item, offset, stored_ms)
             return
         if topic != self._topic:
             self._topic, self._start = topic, _checksum(topic + b"#")
@@ -155,7 +155,7 @@ class KeyIndex:
         before, count = len(checksums), properties.count(b"\0") + 1
         keys = _only_unique_keys(properties, count)
         if keys is None:
-            keys = [_value(one, _UNIQUE) for one in properties.split(b"\0")]
+            keys = [_value(item, _UNIQUE) for item in properties.split(b"\0")]
         if all(keys):
             checksums += [_extended(start, key) for key in keys]
             places += offsets[:count]

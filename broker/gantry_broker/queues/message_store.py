@@ -186,7 +186,7 @@ class MessageStore:
 
     def remove_listener(self, on_arrival: OnArrival) -> None:
         """The reverse of ``add_listener``; twice is harmless."""
-        self._listeners = [one for one in self._listeners if one[0] != on_arrival]
+        self._listeners = [listener for listener in self._listeners if listener[0] != on_arrival]
 
     # Writing
 

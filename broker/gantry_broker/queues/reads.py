@@ -209,7 +209,7 @@ def _records(log: CommitLog, queue: ConsumeQueue, wanted: Wanted, fetch: Fetch) 
 def _before(damage: Damage, wanted: Wanted) -> Wanted:
     """Those before the first that stands in the damaged range."""
     return list(
-        takewhile(lambda one: one[1] >= damage.end or one[1] + one[2] <= damage.start, wanted)
+        takewhile(lambda item: item[1] >= damage.end or item[1] + item[2] <= damage.start, wanted)
     )
 
 

@@ -122,7 +122,7 @@ class Session:
         claim = self._host.claim
         self._send(wire.Welcome(claim.epoch, claim.broker_id, claim.incarnation))
         self._store.snapshot(self._tables)
-        self._store.offsets([QueueQuestion(one, 0) for one in _STATE_TOPICS], self._positions)
+        self._store.offsets([QueueQuestion(topic, 0) for topic in _STATE_TOPICS], self._positions)
         self._unsubscribe = self._store.subscribe(self._confirmed)
         self.tell_state(again=True)
 
@@ -210,7 +210,7 @@ class Session:
         if message.more:
             return None
         pieces, self._partial = self._partial, []
-        records = [one for piece in pieces for one in piece.records]
+        records = [record for piece in pieces for record in piece.records]
         return wire.AppendRecords(message.number, records, topics_version=message.topics_version)
 
     def _foresee(self, records: list[MessageRecord]) -> list[OffsetRow]:
@@ -335,8 +335,8 @@ class Session:
             if isinstance(result, Refusal):
                 raise WireError(f"The records of state do not read: {result.remark}.")
             found.extend(
-                (one.physical_offset, topic, self._as_told(one))
-                for one in decode_records(result.body)
+                (record.physical_offset, topic, self._as_told(record))
+                for record in decode_records(result.body)
             )
             self._next[topic] = result.next_offset
             if result.status is GetStatus.FOUND:

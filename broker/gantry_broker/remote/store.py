@@ -306,7 +306,7 @@ class _Gathered:
             self._pieces[at] = answers
             self._waiting -= 1
             if not self._waiting:
-                self._done([one for piece in self._pieces for one in piece])
+                self._done([item for piece in self._pieces for item in piece])
 
         return learned
 

@@ -190,9 +190,9 @@ class Mastership:
         """From where on replicas read the log that confirm waits for, or does not."""
         waited_for = self.counted
         return [
-            (one.sent, one.broker_id)
-            for one in self.members.values()
-            if one.link is not None and (one.broker_id in waited_for) is counted
+            (member.sent, member.broker_id)
+            for member in self.members.values()
+            if member.link is not None and (member.broker_id in waited_for) is counted
         ]
 
     def links_below(self, start: Offset) -> list[int]:
@@ -204,7 +204,9 @@ class Mastership:
         others = sorted(self.set.counted - {self.me})
         if self._woke_ms is not None and now_ms - self._woke_ms < 2 * self._limits.link_closed_ms:
             return tuple(others)  # what arrives now may have been said before we stood still
-        return tuple(one for one in others if self.members[one].is_silent(now_ms, self._limits))
+        return tuple(
+            other for other in others if self.members[other].is_silent(now_ms, self._limits)
+        )
 
     def heirs(self) -> list[BrokerId]:
         """Members that could go on at once while our own disk does not answer, the best first.
@@ -471,11 +473,11 @@ class Mastership:
     def _look_at_paces(self, now_ms: int) -> None:
         """What the minimum of members hold would be confirmed, if nobody else were waited for."""
         end = self._log.end
-        watched = [one for one in self.members.values() if one.acked < end or one.pace.is_noted]
+        watched = [item for item in self.members.values() if item.acked < end or item.pace.is_noted]
         if not watched:
             return  # mostly, and there may be a thousand groups
         counted = self.counted
-        others = [self.members[one].acked for one in counted & self.members.keys()]
+        others = [self.members[item].acked for item in counted & self.members.keys()]
         held = held_by(self.min_in_sync, [self._log.flushed, *others])
         for member in watched:
             acked = member.acked if member.streaming else held  # who is away is not slow

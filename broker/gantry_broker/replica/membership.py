@@ -54,15 +54,15 @@ def wanted_set(
         for broker_id, member in members.items()
         if broker_id not in current and may_join(member, joins_at, now_ms, limits)
     ]
-    for member in sorted(able, key=lambda one: (one.pace.is_out(now_ms), -one.acked)):
+    for member in sorted(able, key=lambda item: (item.pace.is_out(now_ms), -item.acked)):
         if len(wanted) < needed or not member.pace.is_out(now_ms):
             wanted.add(member.broker_id)
     for broker_id in sorted(wanted - {me}):
         if members[broker_id].draining and len(wanted) > needed:
             wanted.discard(broker_id)
-    slow = [members[one] for one in wanted & current - {me} if members[one].pace.holds_up]
+    slow = [members[item] for item in wanted & current - {me} if members[item].pace.holds_up]
     if slow and len(wanted) > needed:
-        wanted.discard(max(slow, key=lambda one: (one.pace.recent_ms, one.broker_id)).broker_id)
+        wanted.discard(max(slow, key=lambda item: (item.pace.recent_ms, item.broker_id)).broker_id)
     return frozenset(wanted)
 
 

@@ -64,7 +64,7 @@ class DamageRelief:
 
     def heirs(self, holders: list[BrokerId]) -> list[BrokerId]:
         """Those of ``holders`` to ask, while it is due; who was asked less often comes first."""
-        return sorted(holders, key=lambda one: self._tried[one]) if self.is_due else []
+        return sorted(holders, key=lambda item: self._tried[item]) if self.is_due else []
 
     def asked_for(self, target: BrokerId) -> None:
         """``target`` is to take over. It counts now: the answer may come after the next epoch."""
@@ -159,7 +159,7 @@ class Relief:
         """Ask for the first of ``heirs`` that was not refused; after the last, for all again."""
         if self._asked is not None or now_ms < self._not_before_ms or not heirs:
             return []
-        left = [one for one in heirs if one not in self._refused]
+        left = [heir for heir in heirs if heir not in self._refused]
         if not left:
             self._refused.clear()
             self._not_before_ms = now_ms + self._limits.retry_last_ms

@@ -66,8 +66,8 @@ def _uploads(uploader: Uploader) -> Iterable[Metric]:
     state = GaugeMetricFamily(
         "gantry_tier_upload_state", "1 for the state of the upload role.", labels=["state"]
     )
-    for one in State:
-        state.add_metric([one.value], float(one is role.state))
+    for item in State:
+        state.add_metric([item.value], float(item is role.state))
     yield state
     yield gauge(
         "gantry_tier_upload_stalled",

@@ -70,8 +70,8 @@ def outages(
         settle_ms: how long after the heal a gap still counts as the fault's, unless the next
             fault begins before.
     """
-    ours = [one for one in operations if one.op == op]
-    last_ms = max((one.returned_ms or one.called_ms for one in ours), default=0)
+    ours = [operation for operation in operations if operation.op == op]
+    last_ms = max((our.returned_ms or our.called_ms for our in ours), default=0)
     found: list[Outage] = []
     acks = _acks(ours)
     baseline_ms = _usual_gap(acks, min((fault.start_ms for fault in faults), default=0))
@@ -119,21 +119,21 @@ def check(
         name: of the verdict.
     """
     violations: list[str] = []
-    for one in found:
-        if one.before is None or one.before < floor:
-            share = "none" if one.before is None else f"{one.before:.1%}"
+    for item in found:
+        if item.before is None or item.before < floor:
+            share = "none" if item.before is None else f"{item.before:.1%}"
             violations.append(
-                f"{one.fault}: {share} of the requests before it succeeded: it says nothing."
+                f"{item.fault}: {share} of the requests before it succeeded: it says nothing."
             )
-        if one.worst_ms is None:
-            violations.append(f"{one.fault}: a client was never served again.")
-        elif limit_ms is not None and one.worst_ms > limit_ms:
+        if item.worst_ms is None:
+            violations.append(f"{item.fault}: a client was never served again.")
+        elif limit_ms is not None and item.worst_ms > limit_ms:
             violations.append(
-                f"{one.fault}: a client could not write for {one.worst_ms:.0f} ms, "
+                f"{item.fault}: a client could not write for {item.worst_ms:.0f} ms, "
                 f"{limit_ms:.0f} ms are allowed."
             )
-    known = [one.worst_ms for one in found if one.worst_ms is not None]
-    medians = [one.median_ms for one in found if one.median_ms is not None]
+    known = [item.worst_ms for item in found if item.worst_ms is not None]
+    medians = [item.median_ms for item in found if item.median_ms is not None]
     figures: dict[str, int | float | str | bool | None] = {
         "faults": len(found),
         "worstGapMs": round(max(known), 1) if known else None,
@@ -146,10 +146,10 @@ def check(
 def _acks(ours: Sequence[Operation]) -> dict[str, list[int]]:
     """When each client was acknowledged something."""
     acks: dict[str, list[int]] = {}
-    for one in ours:
-        times = acks.setdefault(one.client, [])
-        if one.outcome == "SUCCESS" and one.returned_ms is not None:
-            times.append(one.returned_ms)
+    for our in ours:
+        times = acks.setdefault(our.client, [])
+        if our.outcome == "SUCCESS" and our.returned_ms is not None:
+            times.append(our.returned_ms)
     for times in acks.values():
         times.sort()
     return acks
@@ -174,26 +174,26 @@ def _gap(times: Sequence[int], start_ms: int, until_ms: float, next_ms: float) -
 
 def _rto(ours: Sequence[Operation], start_ms: int, until_ms: float) -> int | None:
     failed = [
-        one.called_ms
-        for one in ours
-        if one.outcome != "SUCCESS" and start_ms <= one.called_ms <= until_ms
+        our.called_ms
+        for our in ours
+        if our.outcome != "SUCCESS" and start_ms <= our.called_ms <= until_ms
     ]
     if not failed:
         return None
     first_ms = min(failed)
     served = [
-        one.returned_ms
-        for one in ours
-        if one.outcome == "SUCCESS" and one.returned_ms is not None and one.returned_ms > first_ms
+        our.returned_ms
+        for our in ours
+        if our.outcome == "SUCCESS" and our.returned_ms is not None and our.returned_ms > first_ms
     ]
     return min(served) - first_ms if served else None
 
 
 def _share(ours: Sequence[Operation], start_ms: float, end_ms: float) -> float | None:
-    inside = [one for one in ours if start_ms <= one.called_ms < end_ms]
+    inside = [our for our in ours if start_ms <= our.called_ms < end_ms]
     if not inside:
         return None
-    return sum(1 for one in inside if one.outcome == "SUCCESS") / len(inside)
+    return sum(1 for item in inside if item.outcome == "SUCCESS") / len(inside)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -162,7 +162,7 @@ def _effects(state: GroupState, step: GroupOperation) -> Iterator[GroupState]:
         return
     if asked.master not in state.members:
         return
-    others = [one for one in state.members if one != asked.master]
+    others = [member for member in state.members if member != asked.master]
     for size in range(len(others), -1, -1):
         for heirs in combinations(others, size):
             members = tuple(sorted((asked.master, *heirs)))
@@ -175,28 +175,30 @@ def steps(operations: Iterable[Operation]) -> Iterator[tuple[str, GroupOperation
     Raises:
         ValueError: an operation does not say what it must; says which.
     """
-    for one in operations:
-        if one.op not in OPERATIONS or (one.op == "get" and one.outcome != "SUCCESS"):
+    for operation in operations:
+        if operation.op not in OPERATIONS or (
+            operation.op == "get" and operation.outcome != "SUCCESS"
+        ):
             continue
-        code = _number(one, "code", 0) or 0
-        if one.outcome == "FAILURE" and code not in TELLING:
+        code = _number(operation, "code", 0) or 0
+        if operation.outcome == "FAILURE" and code not in TELLING:
             continue  # it surely did nothing, and says nothing about the state
-        answered = one.outcome != "UNKNOWN" and one.returned_ms is not None
-        called = _number(one, "called_us", one.called_ms * 1000)
-        last = None if one.returned_ms is None else one.returned_ms * 1000 + 999
-        asked = None if one.op == "get" else _state(one, one.extra.get("asked"))
+        answered = operation.outcome != "UNKNOWN" and operation.returned_ms is not None
+        called = _number(operation, "called_us", operation.called_ms * 1000)
+        last = None if operation.returned_ms is None else operation.returned_ms * 1000 + 999
+        asked = None if operation.op == "get" else _state(operation, operation.extra.get("asked"))
         assert called is not None
         yield (
-            one.key or "",
+            operation.key or "",
             GroupOperation(
-                client=one.client,
-                op=one.op,
+                client=operation.client,
+                op=operation.op,
                 asked=asked,
-                told=_state(one, one.value) if one.outcome == "SUCCESS" else None,
+                told=_state(operation, operation.value) if operation.outcome == "SUCCESS" else None,
                 code=code,
                 called=called,
-                returned=_number(one, "returned_us", last) if answered else None,
-                index=_number(one, "index", None),
+                returned=_number(operation, "returned_us", last) if answered else None,
+                index=_number(operation, "index", None),
             ),
         )
 

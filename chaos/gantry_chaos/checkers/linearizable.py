@@ -44,7 +44,7 @@ def check(operations: Iterable[Operation], *, tries_max: int = orders.TRIES_MAX)
     searched = True
     tries = 0
     for group, taken in sorted(groups.items()):
-        taken.sort(key=lambda one: one.called)
+        taken.sort(key=lambda item: item.called)
         first = _first_state(taken)
         result = orders.search(taken, first, tries_max=tries_max)
         tries += result.tries
@@ -57,14 +57,14 @@ def check(operations: Iterable[Operation], *, tries_max: int = orders.TRIES_MAX)
         searched = searched and result.explained is True
         wrong += [f"{group}: {sentence}" for sentence in witness.of_group(taken, first)]
     found += wrong
-    answered = sum(not one.unknown for one in everything)
+    answered = sum(not item.unknown for item in everything)
     if not answered:
         found.append("No operation on a group was answered, so nothing is known.")
     figures = {
         "groups": len(groups),
         "operations": answered,
         "unknown": len(everything) - answered,
-        "writes": sum(one.writes for one in everything),
+        "writes": sum(item.writes for item in everything),
         "tries": tries,
         "search": searched,
         "witness": not wrong,
@@ -74,5 +74,5 @@ def check(operations: Iterable[Operation], *, tries_max: int = orders.TRIES_MAX)
 
 def _first_state(taken: list[GroupOperation]) -> GroupState:
     first = taken[0]
-    alone = first.returned is not None and all(one.called > first.returned for one in taken[1:])
+    alone = first.returned is not None and all(item.called > first.returned for item in taken[1:])
     return first.told if first.op == "get" and first.told is not None and alone else NOTHING

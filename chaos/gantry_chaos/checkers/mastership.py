@@ -34,11 +34,15 @@ def check(
             `stays`: no epoch begins after the first fault.
     """
     seen = sorted(
-        (one for one in observations if isinstance(one, RoleSeen) and one.role == "master"),
-        key=lambda one: one.at_ms,
+        (
+            observation
+            for observation in observations
+            if isinstance(observation, RoleSeen) and observation.role == "master"
+        ),
+        key=lambda item: item.at_ms,
     )
     first_ms = min((fault.start_ms for fault in faults), default=0)
-    before = max((one.epoch for one in seen if one.at_ms <= first_ms), default=None)
+    before = max((item.epoch for item in seen if item.at_ms <= first_ms), default=None)
     violations: list[str] = []
     moves = 0
     if before is None:
@@ -48,9 +52,9 @@ def check(
         for number, fault in enumerate(faults):
             ends = [other.start_ms for other in faults[number + 1 :]]
             during = [
-                one.epoch
-                for one in seen
-                if fault.start_ms < one.at_ms and all(one.at_ms <= end for end in ends)
+                item.epoch
+                for item in seen
+                if fault.start_ms < item.at_ms and all(item.at_ms <= end for end in ends)
             ]
             highest = max([epoch, *during])
             if expected == "moves" and highest == epoch:

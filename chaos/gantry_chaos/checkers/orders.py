@@ -67,7 +67,7 @@ def search(
 ) -> Search:
     """Look for an order of `steps`, of which the first happens in the state `first`."""
     head = _listed(steps)
-    open_answers = sum(not one.unknown for one in steps)
+    open_answers = sum(not item.unknown for item in steps)
     seen: set[tuple[int, GroupState]] = set()
     frames: list[_Frame] = []
     state, done, tries = first, 0, 0
@@ -119,7 +119,7 @@ def _listed(steps: Sequence[GroupOperation]) -> _Entry:
         if step.returned is not None:
             call.match = _Entry(number)
             moments.append((step.returned, 1, call.match))
-    moments.sort(key=lambda one: (one[0], one[1], one[2].number))
+    moments.sort(key=lambda item: (item[0], item[1], item[2].number))
     head = last = _Entry(-1)
     for _, _, entry in moments:
         last.after, entry.before = entry, last

@@ -40,7 +40,7 @@ class _Message(msgspec.Struct):
     @property
     def copies(self) -> int:
         """The number of copies: different positions; deliveries without one count each."""
-        return len(set(filter(None, self.found))) + sum(1 for one in self.found if not one)
+        return len(set(filter(None, self.found))) + sum(1 for item in self.found if not item)
 
     @property
     def excused_copies(self) -> int:
@@ -60,12 +60,16 @@ def check(
         redelivery_allowed: consumers were stopped, so a message may come to them again.
     """
     messages: dict[str, _Message] = {}
-    for one in operations:
-        if one.op == "enqueue" and one.value is not None:
-            _send(messages.setdefault(one.value, _Message()), one)
-        elif one.op == "dequeue" and one.outcome == "SUCCESS" and one.value is not None:
-            message = messages.setdefault(one.value, _Message())
-            message.found.append(one.extra.get("position", ""))
+    for operation in operations:
+        if operation.op == "enqueue" and operation.value is not None:
+            _send(messages.setdefault(operation.value, _Message()), operation)
+        elif (
+            operation.op == "dequeue"
+            and operation.outcome == "SUCCESS"
+            and operation.value is not None
+        ):
+            message = messages.setdefault(operation.value, _Message())
+            message.found.append(operation.extra.get("position", ""))
     return _account(messages, drained=drained, redelivery_allowed=redelivery_allowed)
 
 
@@ -91,27 +95,27 @@ def _count(one: Operation) -> int:
 
 def _account(messages: dict[str, _Message], *, drained: bool, redelivery_allowed: bool) -> Verdict:
     sent = [message for message in messages.values() if message.sends]
-    lost = [value for value, one in messages.items() if one.acknowledged and not one.found]
-    repeated = [value for value, one in messages.items() if one.copies > 1]
+    lost = [value for value, item in messages.items() if item.acknowledged and not item.found]
+    repeated = [value for value, item in messages.items() if item.copies > 1]
     unexplained = [
         value
         for value in repeated
         if messages[value].sends and messages[value].copies > messages[value].excused_copies
     ]
-    redelivered = [value for value, one in messages.items() if len(one.found) > one.copies]
+    redelivered = [value for value, item in messages.items() if len(item.found) > item.copies]
     phantom = [
         value
-        for value, one in messages.items()
-        if one.found and (not one.sends or (one.refused and one.excused_copies == 0))
+        for value, item in messages.items()
+        if item.found and (not item.sends or (item.refused and item.excused_copies == 0))
     ]
     misplaced = [
         value
-        for value, one in messages.items()
-        if one.acknowledged and one.promised and one.found and one.promised not in one.found
+        for value, item in messages.items()
+        if item.acknowledged and item.promised and item.found and item.promised not in item.found
     ]
-    at = Counter(position for one in messages.values() for position in set(one.found) if position)
+    at = Counter(position for item in messages.values() for position in set(item.found) if position)
     rewritten = sorted(position for position, count in at.items() if count > 1)
-    twice = [value for value, one in messages.items() if one.sends > 1]
+    twice = [value for value, item in messages.items() if item.sends > 1]
     at_most_once = not unexplained and (redelivery_allowed or not redelivered)
     violations: list[str] = [
         *([] if drained else ["Consumers did not read to the end, so losses are not known."]),
@@ -128,9 +132,9 @@ def _account(messages: dict[str, _Message], *, drained: bool, redelivery_allowed
         NAME,
         {
             "enqueueInvokeCount": len(sent),
-            "enqueueSuccessCount": sum(1 for one in sent if one.acknowledged),
-            "unknownCount": sum(1 for one in sent if not one.acknowledged and one.lost_answers),
-            "dequeueSuccessCount": sum(1 for one in messages.values() if one.found),
+            "enqueueSuccessCount": sum(1 for item in sent if item.acknowledged),
+            "unknownCount": sum(1 for item in sent if not item.acknowledged and item.lost_answers),
+            "dequeueSuccessCount": sum(1 for item in messages.values() if item.found),
             "lostMessageCount": len(lost),
             "duplicateMessageCount": len(repeated),
             "duplicateAfterLostAnswerCount": len(repeated) - len(unexplained),

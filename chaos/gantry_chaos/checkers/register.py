@@ -62,26 +62,35 @@ def check(operations: Iterable[Operation]) -> Verdict:
     groups: dict[str, list[_Point]] = {}
     violations: list[str] = []
     unknown = 0
-    for one in operations:
-        if one.op not in ("read", "elect") or one.outcome == "FAILURE":
+    for operation in operations:
+        if operation.op not in ("read", "elect") or operation.outcome == "FAILURE":
             continue
-        if one.outcome == "UNKNOWN" or one.returned_ms is None:
+        if operation.outcome == "UNKNOWN" or operation.returned_ms is None:
             unknown += 1
             continue
-        found = _VALUE.fullmatch(one.value or "")
-        if not found or (one.op == "elect" and found[2] == NO_MASTER):
-            violations.append(f"{one.client} was answered {one.value!r}, which is no EPOCH:MASTER.")
+        found = _VALUE.fullmatch(operation.value or "")
+        if not found or (operation.op == "elect" and found[2] == NO_MASTER):
+            violations.append(
+                f"{operation.client} was answered {operation.value!r}, which is no EPOCH:MASTER."
+            )
             continue
-        step = 0 if one.op == "elect" else 2 if found[2] == NO_MASTER else 1
-        groups.setdefault(one.key or "", []).append(
-            _Point(int(found[1]), step, found[2], one.called_ms, one.returned_ms, one.client)
+        step = 0 if operation.op == "elect" else 2 if found[2] == NO_MASTER else 1
+        groups.setdefault(operation.key or "", []).append(
+            _Point(
+                int(found[1]),
+                step,
+                found[2],
+                operation.called_ms,
+                operation.returned_ms,
+                operation.client,
+            )
         )
     for group, points in sorted(groups.items()):
         violations += (f"{group}: {what}" for what in _linearizable(points))
     checked = sum(map(len, groups.values()))
     if not checked:
         violations.append("No operation was answered, so nothing is known.")
-    epochs = {(group, one.epoch) for group, points in groups.items() for one in points}
+    epochs = {(group, point.epoch) for group, points in groups.items() for point in points}
     figures = {
         "registers": len(groups),
         "operations": checked,
@@ -93,22 +102,22 @@ def check(operations: Iterable[Operation]) -> Verdict:
 
 
 def _linearizable(points: list[_Point]) -> Iterator[str]:
-    points.sort(key=lambda one: (one.rank, one.called_ms))
-    for epoch, same in groupby(points, key=lambda one: one.epoch):
-        seen = [one for one in same if one.step < 2]
-        masters = sorted({one.master for one in seen})
+    points.sort(key=lambda item: (item.rank, item.called_ms))
+    for epoch, same in groupby(points, key=lambda item: item.epoch):
+        seen = [item for item in same if item.step < 2]
+        masters = sorted({item.master for item in seen})
         if len(masters) > 1:
             yield f"epoch {epoch} has several masters: {', '.join(masters)}."
-        if sum(1 for one in seen if one.step == 0) > 1:
+        if sum(1 for item in seen if item.step == 0) > 1:
             yield f"epoch {epoch} was elected twice."
     first: _Point | None = None  # of all higher ranks, the one that returned first
-    for _, ranked in groupby(reversed(points), key=lambda one: one.rank):
+    for _, ranked in groupby(reversed(points), key=lambda item: item.rank):
         here = list(ranked)
         if first is not None:
             for late in reversed(here):
                 if first.returned_ms < late.called_ms:
                     yield f"{late.told()} after {first.told()} had returned."
-        earliest = min(here, key=lambda one: one.returned_ms)
+        earliest = min(here, key=lambda item: item.returned_ms)
         if first is None or earliest.returned_ms < first.returned_ms:
             first = earliest
 

@@ -69,7 +69,7 @@ def check(
     """
     judgement = judge(place, versions, listing, get, truth)
     violations = [_sentence(finding) for finding in judgement.faults]
-    sound = [one for one in versions if not isinstance(one, Exception)][: judgement.state.v]
+    sound = [item for item in versions if not isinstance(item, Exception)][: judgement.state.v]
     for version in sound:
         violations += _writer(version, truth)
     violations += _lineage(judgement.state, truth)

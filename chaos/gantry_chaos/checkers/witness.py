@@ -38,8 +38,8 @@ class _World(NamedTuple):
 
 def of_all(steps: Sequence[GroupOperation]) -> Iterator[str]:
     """The faults in the indexes of `steps`, which may be of many groups."""
-    answered = [one for one in steps if not one.unknown]
-    without = [one for one in answered if one.index is None]
+    answered = [step for step in steps if not step.unknown]
+    without = [item for item in answered if item.index is None]
     if without:
         yield f"{len(without)} answers say no index, the first is: {without[0]}."
         return
@@ -49,45 +49,45 @@ def of_all(steps: Sequence[GroupOperation]) -> Iterator[str]:
 
 def of_group(steps: Sequence[GroupOperation], first: GroupState) -> Iterator[str]:
     """The steps that contradict the log's order; all of one group, whose first state is `first`."""
-    lost = [one for one in steps if one.unknown]
+    lost = [step for step in steps if step.unknown]
     worlds = {_World(first, frozenset())}
     # At one index the entry itself comes before those who read what it left.
-    answered = (one for one in steps if not one.unknown)
-    for one in sorted(answered, key=lambda one: (one.index or 0, one.op == "get", one.called)):
-        after = _through(worlds, one)
+    answered = (step for step in steps if not step.unknown)
+    for item in sorted(answered, key=lambda item: (item.index or 0, item.op == "get", item.called)):
+        after = _through(worlds, item)
         if not after:
-            after = _through(_with_lost(worlds, lost, one), one)
+            after = _through(_with_lost(worlds, lost, item), item)
         if not after:
             known = " or ".join(sorted({str(world.state) for world in worlds})[:3])
-            yield f"The log's order does not explain: {one}; the state before it was {known}."
+            yield f"The log's order does not explain: {item}; the state before it was {known}."
             return
         worlds = after
 
 
 def _twice(answered: list[GroupOperation]) -> Iterator[str]:
     entries: dict[int | None, GroupOperation] = {}
-    for one in answered:
-        if one.op == "get":
+    for item in answered:
+        if item.op == "get":
             continue
-        if one.index in entries:
-            yield f"Two requests have one index: {entries[one.index]}; {one}."
-        entries[one.index] = one
+        if item.index in entries:
+            yield f"Two requests have one index: {entries[item.index]}; {item}."
+        entries[item.index] = item
 
 
 def _backwards(answered: list[GroupOperation]) -> Iterator[str]:
-    by_return = sorted(answered, key=lambda one: one.returned or 0)
+    by_return = sorted(answered, key=lambda item: item.returned or 0)
     highest: GroupOperation | None = None
     returned = 0
-    for one in sorted(answered, key=lambda one: one.called):
-        while returned < len(by_return) and (by_return[returned].returned or 0) < one.called:
+    for item in sorted(answered, key=lambda item: item.called):
+        while returned < len(by_return) and (by_return[returned].returned or 0) < item.called:
             before = by_return[returned]
             if highest is None or (before.index or 0) > (highest.index or 0):
                 highest = before
             returned += 1
-        if highest is None or one.index is None or highest.index is None:
+        if highest is None or item.index is None or highest.index is None:
             continue
-        if one.index < highest.index or (one.op != "get" and one.index == highest.index):
-            yield f"An index goes back in time: {one}; before it had been answered: {highest}."
+        if item.index < highest.index or (item.op != "get" and item.index == highest.index):
+            yield f"An index goes back in time: {item}; before it had been answered: {highest}."
 
 
 def _through(worlds: set[_World], one: GroupOperation) -> set[_World]:
@@ -103,9 +103,9 @@ def _with_lost(
         edge = {
             _World(state, world.used | {number})
             for world in edge
-            for number, one in enumerate(lost)
-            if number not in world.used and one.called <= (before.returned or 0)
-            for state in outcomes(world.state, one)
+            for number, item in enumerate(lost)
+            if number not in world.used and item.called <= (before.returned or 0)
+            for state in outcomes(world.state, item)
         } - found
         found |= edge
     return found

@@ -136,8 +136,10 @@ class _Walk:
         self.faults: list[Fault] = []
         self._where = where
         self._namespace = namespace
-        self._templates = {one.name: one for one in templates}
-        self._paths = {one.name: f"spec.templates[{n}]" for n, one in enumerate(templates)}
+        self._templates = {template.name: template for template in templates}
+        self._paths = {
+            template.name: f"spec.templates[{n}]" for n, template in enumerate(templates)
+        }
         self._names = names
 
     def play(self, name: str, start_s: float, limit_s: float) -> float:

@@ -59,7 +59,7 @@ _DECODER: msgspec.json.Decoder[Observation] = msgspec.json.Decoder(Observation)
 
 def encode(observations: Iterable[Observation]) -> bytes:
     """One line per observation."""
-    return b"".join(_ENCODER.encode(one) + b"\n" for one in observations)
+    return b"".join(_ENCODER.encode(observation) + b"\n" for observation in observations)
 
 
 def decode(text: str | bytes) -> Observation:

@@ -100,8 +100,8 @@ def history(lines: Iterable[Line], source: Path | str) -> History:
     operations += [_joined(request, None) for request in waiting.values()]
     faults += [Window(name, start_ms, None) for name, start_ms in starts.items()]
     return History(
-        tuple(sorted(operations, key=lambda one: one.called_ms)),
-        tuple(sorted(faults, key=lambda one: one.start_ms)),
+        tuple(sorted(operations, key=lambda item: item.called_ms)),
+        tuple(sorted(faults, key=lambda item: item.start_ms)),
     )
 
 

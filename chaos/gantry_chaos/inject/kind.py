@@ -90,7 +90,7 @@ class KindBackend:
             random,
         )
         injection, probes = fault.spec.prepare(site)
-        daemons = {one.netns for one in injection.actions if isinstance(one, DelayDaemon)}
+        daemons = {action.netns for action in injection.actions if isinstance(action, DelayDaemon)}
         before = identities(pods)
         self._active[fault.id] = _Active(probes, before, self._connect(probes), daemons)
         return injection

@@ -25,7 +25,7 @@ def pods(objects: Iterable[Mapping[str, Any]]) -> list[Pod]:
     Raises:
         InjectionError: an object is no pod.
     """
-    return [pod(one) for one in objects]
+    return [pod(item) for item in objects]
 
 
 def pod(found: Mapping[str, Any]) -> Pod:
@@ -43,9 +43,9 @@ def pod(found: Mapping[str, Any]) -> Pod:
             labels=dict(meta.get("labels") or {}),
             annotations=dict(meta.get("annotations") or {}),
             containers=tuple(
-                Container(one["name"], one["containerID"].partition("://")[2])
-                for one in status.get("containerStatuses") or ()
-                if "running" in one.get("state", {})
+                Container(item["name"], item["containerID"].partition("://")[2])
+                for item in status.get("containerStatuses") or ()
+                if "running" in item.get("state", {})
             ),
         )
     except (KeyError, TypeError, AttributeError) as error:

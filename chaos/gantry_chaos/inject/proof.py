@@ -107,10 +107,10 @@ def attempt(text: str) -> Attempt:
 
 def connects_verdict(probe: Connects, before: Sequence[Attempt], during: Sequence[Attempt]) -> str:
     """Whether connecting worked before and did not, or took longer, during the fault."""
-    fine = [one.took_ms for one in before if one.took_ms is not None]
+    fine = [item.took_ms for item in before if item.took_ms is not None]
     if len(fine) < len(before) or not fine:
         return "Connecting failed already before the fault, so it proves nothing."
-    passed = [one.took_ms for one in during if one.took_ms is not None]
+    passed = [item.took_ms for item in during if item.took_ms is not None]
     if probe.expect == "failure":
         if passed:
             return f"{len(passed)} of {len(during)} attempts to connect went through the partition."
@@ -129,7 +129,7 @@ def connects_verdict(probe: Connects, before: Sequence[Attempt], during: Sequenc
 
 def healed_verdict(after: Sequence[Attempt]) -> str:
     """Whether everything connects again."""
-    failed = sum(1 for one in after if one.took_ms is None)
+    failed = sum(1 for item in after if item.took_ms is None)
     return f"{failed} of {len(after)} attempts to connect failed after the heal." if failed else ""
 
 

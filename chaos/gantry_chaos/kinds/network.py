@@ -145,12 +145,12 @@ class NetworkChaos(Chaos):
         probes = self._probes(site, sets, inside)
         actions: list[Action] = []
         treatment, seed = self._treatment(), site.random.getrandbits(32)
-        for one in sets:
-            if treatment is not None and one.table == "mangle":
-                queue = rules.queue_number(one.tag)
-                actions.append(DelayDaemon(one.netns, queue, treatment, seed))
-        actions += [command for one in sets for command in one.inject()]
-        undo = tuple(part for one in sets for part in one.undo())
+        for item in sets:
+            if treatment is not None and item.table == "mangle":
+                queue = rules.queue_number(item.tag)
+                actions.append(DelayDaemon(item.netns, queue, treatment, seed))
+        actions += [command for item in sets for command in item.inject()]
+        undo = tuple(part for item in sets for part in item.undo())
         struck = tuple(pod.id for pod in site.sources)
         return Prepared(Injection(struck, tuple(actions), undo), probes)
 
@@ -213,7 +213,7 @@ class NetworkChaos(Chaos):
             probes.append(proof.Connects(attempts, "delay", self.delay.latency))
         dice = self.loss.loss if self.loss and not self.loss.correlation else None
         # Last, since the attempts to connect are packets, too.
-        return [*probes, proof.Counters(tuple(one.counters() for one in sets), dice)]
+        return [*probes, proof.Counters(tuple(item.counters() for item in sets), dice)]
 
 
 def connect_command(netns: str, address: str, port: int) -> Command:

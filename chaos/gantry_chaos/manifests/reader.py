@@ -78,7 +78,7 @@ def parse(text: str, source: str) -> list[Experiment]:
     found = [_experiment(document, where) for where, document in _documents(text, source)]
     if not found:
         raise ManifestError(source, "", "it holds no object")
-    names = [(type(one).__name__, one.metadata.namespace, one.metadata.name) for one in found]
+    names = [(type(item).__name__, item.metadata.namespace, item.metadata.name) for item in found]
     for number, name in enumerate(names):
         if name in names[:number]:
             raise ManifestError(source, "metadata.name", f"{name[0]} {name[2]} is there twice")

@@ -37,7 +37,7 @@ class Template(Model):
     def chaos(self) -> Chaos | None:
         """The fault; None for a node that only orders others."""
         given = (getattr(self, kind.__name__, None) for kind in KINDS)
-        return next((one for one in given if one is not None), None)
+        return next((item for item in given if item is not None), None)
 
     @model_validator(mode="after")
     def _fields_of_the_type(self) -> Self:

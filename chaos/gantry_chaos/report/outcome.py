@@ -70,12 +70,12 @@ def judge(
     """
     found = history(lines, f"the history of {title}")
     windows = tuple(
-        Window(one.fault, round(one.start_s * 1000), round(one.end_s * 1000))
-        for one in sorted(faults, key=lambda one: one.start_s)
+        Window(fault.fault, round(fault.start_s * 1000), round(fault.end_s * 1000))
+        for fault in sorted(faults, key=lambda item: item.start_s)
     )
     cost = availability.outages(found.operations, windows)
     commits: list[Outage] = []
-    if any(one.op == COMMIT for one in found.operations):
+    if any(operation.op == COMMIT for operation in found.operations):
         commits = availability.outages(found.operations, windows, op=COMMIT)
     verdicts = [queue.check(found.operations, drained=drained)]
     if metadata:
@@ -91,7 +91,7 @@ def judge(
         title=title,
         facts=facts,
         history=found,
-        faults=tuple(sorted(faults, key=lambda one: one.start_s)),
+        faults=tuple(sorted(faults, key=lambda item: item.start_s)),
         observations=tuple(observations),
         verdicts=tuple(verdicts),
         outages=tuple(cost),
@@ -102,14 +102,14 @@ def judge(
 def told(page: ReportPage) -> list[str]:
     """The outcome for a terminal: one line, then one per verdict, fault and violation."""
     lines = [f"CHAOS {page.title} {_word(page.passed)}"]
-    for one in page.verdicts:
-        figures = ", ".join(f"{name}={value}" for name, value in one.figures.items())
-        lines.append(f"  {one.checker} {_word(one.passed)}: {figures}")
-        lines += [f"    {sentence}" for sentence in one.violations]
+    for verdict in page.verdicts:
+        figures = ", ".join(f"{name}={value}" for name, value in verdict.figures.items())
+        lines.append(f"  {verdict.checker} {_word(verdict.passed)}: {figures}")
+        lines += [f"    {sentence}" for sentence in verdict.violations]
     if page.trouble:
         lines.append(f"  {page.trouble}")
-    costs = {one.fault: one for one in page.outages}
-    commits = {one.fault: one.worst_ms for one in page.commits}
+    costs = {outage.fault: outage for outage in page.outages}
+    commits = {commit.fault: commit.worst_ms for commit in page.commits}
     for fault in page.faults:
         gap_ms = costs[fault.fault].worst_ms if fault.fault in costs else None
         gap = "writes never resumed" if gap_ms is None else f"write gap {gap_ms:.0f} ms"
@@ -123,25 +123,25 @@ def told(page: ReportPage) -> list[str]:
 def openchaos_results(page: ReportPage) -> dict[str, str]:
     """OpenChaos's result files: the middle of each name, and its YAML."""
     results: dict[str, str] = {}
-    for one in page.verdicts:
-        if one.checker == queue.NAME:
-            known = {key: one.figures[key] for key in OPENCHAOS_QUEUE_KEYS}
+    for verdict in page.verdicts:
+        if verdict.checker == queue.NAME:
+            known = {key: verdict.figures[key] for key in OPENCHAOS_QUEUE_KEYS}
             results["queue-result"] = yaml.safe_dump(known, sort_keys=False)
-    windows = {one.name: one for one in page.history.faults}
+    windows = {fault.name: fault for fault in page.history.faults}
     windows |= {
-        one.fault: Window(one.fault, round(one.start_s * 1000), round(one.end_s * 1000))
-        for one in page.faults
+        fault.fault: Window(fault.fault, round(fault.start_s * 1000), round(fault.end_s * 1000))
+        for fault in page.faults
     }
     records = [
         {
-            "faultName": one.fault,
-            "isUnavailableInFaultInterval": one.rto_ms is not None,
-            "isRecoveryInFaultInterval": one.rto_ms is not None and one.worst_ms is not None,
-            "rtoTime": one.rto_ms or 0,
-            "startTimestamp": windows[one.fault].start_ms,
-            "endTimestamp": windows[one.fault].end_ms,
+            "faultName": outage.fault,
+            "isUnavailableInFaultInterval": outage.rto_ms is not None,
+            "isRecoveryInFaultInterval": outage.rto_ms is not None and outage.worst_ms is not None,
+            "rtoTime": outage.rto_ms or 0,
+            "startTimestamp": windows[outage.fault].start_ms,
+            "endTimestamp": windows[outage.fault].end_ms,
         }
-        for one in page.outages
+        for outage in page.outages
     ]
     results["rto-result"] = yaml.safe_dump({"results": records}, sort_keys=False)
     return results

@@ -90,7 +90,7 @@ class ReportPage(msgspec.Struct, frozen=True):
     @property
     def broken(self) -> bool:
         """A checker found something."""
-        return not all(one.passed for one in self.verdicts)
+        return not all(verdict.passed for verdict in self.verdicts)
 
     @property
     def unproved(self) -> bool:
@@ -158,7 +158,7 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 def _complaints(page: ReportPage) -> str:
     """Which checkers failed, and which faults are not proved."""
-    found = [one.checker for one in page.verdicts if not one.passed]
+    found = [verdict.checker for verdict in page.verdicts if not verdict.passed]
     found += [f"{fault.fault} is not proved" for fault in page.faults if fault.invalid]
     return escape(", ".join(found)) or "–"
 
@@ -166,15 +166,19 @@ def _complaints(page: ReportPage) -> str:
 def _worst(outages: Sequence[Outage]) -> str:
     if not outages:
         return "–"
-    known = [one.worst_ms for one in outages if one.worst_ms is not None]
+    known = [outage.worst_ms for outage in outages if outage.worst_ms is not None]
     return _ms(max(known)) if len(known) == len(outages) else "never resumed"
 
 
 def _axis(page: ReportPage) -> Axis:
-    times = [one.called_ms for one in page.history.operations]
-    times += [one.returned_ms for one in page.history.operations if one.returned_ms is not None]
-    times += [one.at_ms for one in page.observations]
-    times += [round(at_s * 1000) for one in page.faults for at_s in (one.start_s, one.end_s)]
+    times = [operation.called_ms for operation in page.history.operations]
+    times += [
+        operation.returned_ms
+        for operation in page.history.operations
+        if operation.returned_ms is not None
+    ]
+    times += [observation.at_ms for observation in page.observations]
+    times += [round(at_s * 1000) for fault in page.faults for at_s in (fault.start_s, fault.end_s)]
     return Axis(min(times, default=0), max(times, default=1))
 
 
@@ -201,15 +205,15 @@ def _picture(page: ReportPage, axis: Axis) -> str:
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
     rows = [
         [
-            escape(one.checker),
-            _result(one.passed, "passed", "failed"),
+            escape(verdict.checker),
+            _result(verdict.passed, "passed", "failed"),
             "<br>".join(
                 f"<code>{escape(name)}</code> {escape(_figure(value))}"
-                for name, value in one.figures.items()
+                for name, value in verdict.figures.items()
             ),
-            _violations(one),
+            _violations(verdict),
         ]
-        for one in verdicts
+        for verdict in verdicts
     ]
     return _table(("Checker", "Verdict", "Figures", "What is wrong"), rows)
 
@@ -223,8 +227,8 @@ def _violations(one: Verdict) -> str:
 
 
 def _faults(page: ReportPage, axis: Axis) -> str:
-    costs = {one.fault: one for one in page.outages}
-    commits = {one.fault: one for one in page.commits}
+    costs = {outage.fault: outage for outage in page.outages}
+    commits = {item.fault: item for item in page.commits}
     rows = []
     for fault in page.faults:
         cost = costs.get(fault.fault)
@@ -240,7 +244,7 @@ def _faults(page: ReportPage, axis: Axis) -> str:
                 _ms(cost.median_ms) if cost else "–",
                 _ms(cost.rto_ms) if cost else "–",
                 _ms(commit.worst_ms, "never resumed") if commit else "–",
-                " / ".join(_share(one) for one in (cost.before, cost.during, cost.after))
+                " / ".join(_share(item) for item in (cost.before, cost.during, cost.after))
                 if cost
                 else "–",
             ]
@@ -252,7 +256,7 @@ def _faults(page: ReportPage, axis: Axis) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Cells are markup already."""
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    head = "".join(f"<th>{escape(item)}</th>" for item in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -23,7 +23,7 @@ KNOWN = (*MESSAGES, *MASTERS, *linearizable.OPERATIONS, *UNJUDGED)
 
 def unknown(history: History) -> list[str]:
     """Operations that no checker knows."""
-    return sorted({one.op for one in history.operations} - set(KNOWN))
+    return sorted({operation.op for operation in history.operations} - set(KNOWN))
 
 
 def verdicts(history: History, *, drained: bool) -> list[Verdict]:
@@ -34,7 +34,7 @@ def verdicts(history: History, *, drained: bool) -> list[Verdict]:
         drained: consumers have read to the end.
     """
     operations = history.operations
-    kinds = {one.op for one in operations}
+    kinds = {operation.op for operation in operations}
     found = []
     if kinds & set(linearizable.OPERATIONS):
         found.append(linearizable.check(operations))
@@ -48,11 +48,11 @@ def verdicts(history: History, *, drained: bool) -> list[Verdict]:
 def told(found: list[Verdict]) -> list[str]:
     """The verdicts for a terminal, and the whole in one sentence."""
     lines = []
-    for one in found:
-        figures = ", ".join(f"{name}={value}" for name, value in one.figures.items())
-        lines.append(f"{one.checker} {'passed' if one.passed else 'FAILED'}: {figures}")
-        lines += [f"  {sentence}" for sentence in one.violations]
-    wrong = [one.checker for one in found if not one.passed]
+    for item in found:
+        figures = ", ".join(f"{name}={value}" for name, value in item.figures.items())
+        lines.append(f"{item.checker} {'passed' if item.passed else 'FAILED'}: {figures}")
+        lines += [f"  {sentence}" for sentence in item.violations]
+    wrong = [item.checker for item in found if not item.passed]
     if wrong:
         lines.append(f"The history is not what it should be: {', '.join(wrong)}.")
     else:

@@ -65,13 +65,13 @@ def points(operations: Iterable[Operation], op: str, *, most: int = POINTS_MAX) 
     """Requests to draw, at most `most`."""
     everything = [
         Point(
-            one.called_ms,
-            (one.returned_ms or one.called_ms) - one.called_ms,
-            one.outcome,
-            f"{one.client} {one.value} {one.outcome}",
+            operation.called_ms,
+            (operation.returned_ms or operation.called_ms) - operation.called_ms,
+            operation.outcome,
+            f"{operation.client} {operation.value} {operation.outcome}",
         )
-        for one in operations
-        if one.op == op
+        for operation in operations
+        if operation.op == op
     ]
     bad = [point for point in everything if point.outcome != "SUCCESS"][:most]
     good = [point for point in everything if point.outcome == "SUCCESS"]
@@ -87,10 +87,14 @@ def steps(operations: Iterable[Operation], op: str, start_ms: int, end_ms: int) 
     """Quantiles and rates of acknowledged requests in equal steps; empty steps have rate 0."""
     width_ms = max(100, -(-(end_ms - start_ms) // STEPS_MAX))
     took: dict[int, list[float]] = {}
-    for one in operations:
-        if one.op == op and one.outcome == "SUCCESS" and one.returned_ms is not None:
-            number = (one.called_ms - start_ms) // width_ms
-            took.setdefault(number, []).append(one.returned_ms - one.called_ms)
+    for operation in operations:
+        if (
+            operation.op == op
+            and operation.outcome == "SUCCESS"
+            and operation.returned_ms is not None
+        ):
+            number = (operation.called_ms - start_ms) // width_ms
+            took.setdefault(number, []).append(operation.returned_ms - operation.called_ms)
     last = (end_ms - start_ms) // width_ms
     return [
         TimeBucket(
@@ -108,8 +112,12 @@ def bars(observations: Iterable[Observation], end_ms: int) -> list[Bar]:
     open_bars: dict[str, Bar] = {}
     done: list[Bar] = []
     ordered = sorted(
-        (one for one in observations if isinstance(one, RoleSeen | LeaderSeen)),
-        key=lambda one: one.at_ms,
+        (
+            observation
+            for observation in observations
+            if isinstance(observation, RoleSeen | LeaderSeen)
+        ),
+        key=lambda item: item.at_ms,
     )
     for seen in ordered:
         match seen:
@@ -131,10 +139,12 @@ def bars(observations: Iterable[Observation], end_ms: int) -> list[Bar]:
 def curves(observations: Iterable[Observation]) -> list[Curve]:
     """Every offset of every group, thinned to `OFFSETS_MAX` points each."""
     found: dict[str, list[tuple[int, int]]] = {}
-    for one in observations:
-        if isinstance(one, OffsetSeen):
-            found.setdefault(f"{one.group} {one.name}", []).append((one.at_ms, one.value))
-    return [Curve(name, tuple(_thin(sorted(one)))) for name, one in sorted(found.items())]
+    for observation in observations:
+        if isinstance(observation, OffsetSeen):
+            found.setdefault(f"{observation.group} {observation.name}", []).append(
+                (observation.at_ms, observation.value)
+            )
+    return [Curve(name, tuple(_thin(sorted(item)))) for name, item in sorted(found.items())]
 
 
 def _thin(values: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

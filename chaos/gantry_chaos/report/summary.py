@@ -40,8 +40,8 @@ def markdown(title: str, facts: Mapping[str, str], pages: Sequence[ReportPage]) 
     """A table with a row per fault, and below it what each run was told as."""
     rows = [HEADINGS, ("---",) * len(HEADINGS)]
     for page in pages:
-        costs = {one.fault: one for one in page.outages}
-        commits = {one.fault: one for one in page.commits}
+        costs = {outage.fault: outage for outage in page.outages}
+        commits = {commit.fault: commit for commit in page.commits}
         verdict = "passed" if page.passed else "FAILED"
         rows += [
             (
@@ -84,17 +84,17 @@ def document(facts: Mapping[str, str], pages: Sequence[ReportPage]) -> dict[str,
                     }
                     for fault in page.faults
                 ],
-                "outages": [_outage(one) for one in page.outages],
-                "commitOutages": [_outage(one) for one in page.commits],
+                "outages": [_outage(outage) for outage in page.outages],
+                "commitOutages": [_outage(commit) for commit in page.commits],
                 "verdicts": [
                     {
-                        "checker": one.checker,
-                        "passed": one.passed,
-                        "figures": one.figures,
-                        "violations": list(one.violations),
-                        "violationCount": one.violation_count,
+                        "checker": verdict.checker,
+                        "passed": verdict.passed,
+                        "figures": verdict.figures,
+                        "violations": list(verdict.violations),
+                        "violationCount": verdict.violation_count,
                     }
-                    for one in page.verdicts
+                    for verdict in page.verdicts
                 ],
             }
             for page in pages

@@ -58,7 +58,7 @@ class Axis:
 def nice(value: float) -> float:
     """The next larger of 1, 2, 5, 10, 20, 50, … times a power of ten."""
     power = 10.0 ** math.floor(math.log10(max(value, 1e-9)))
-    return next(power * one for one in (1, 2, 5, 10) if power * one >= value * (1 - 1e-9))
+    return next(power * item for item in (1, 2, 5, 10) if power * item >= value * (1 - 1e-9))
 
 
 class Picture:

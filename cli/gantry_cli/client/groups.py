@@ -115,7 +115,7 @@ async def describe_group(client: Session, groups: Sequence[GroupAddress], name: 
         BrokerError: a broker group did not answer.
     """
     connections = [
-        one for one in await together(groups, lambda g: _connections(client, g, name)) if one
+        item for item in await together(groups, lambda g: _connections(client, g, name)) if item
     ]
     settings = await together(groups, lambda group: setting(client, group, name))
     return Consumers(
@@ -123,16 +123,16 @@ async def describe_group(client: Session, groups: Sequence[GroupAddress], name: 
         message_model=connections[0].message_model if connections else "",
         members=sorted(
             {
-                GroupClient(one.client_id, one.client_addr, one.language)
+                GroupClient(item.client_id, item.client_addr, item.language)
                 for found in connections
-                for one in found.connection_set
+                for item in found.connection_set
             }
         ),
         subscriptions=sorted(
             {
-                Subscription(topic, one.sub_string)
+                Subscription(topic, item.sub_string)
                 for found in connections
-                for topic, one in found.subscription_table.items()
+                for topic, item in found.subscription_table.items()
             }
         ),
         settings={

@@ -133,7 +133,9 @@ async def plan_reset(
     }
     route = await client.routes.fetch(topic)
     wanted = [
-        one for one in route.readable if one.broker_name in names and queue in (None, one.queue_id)
+        item
+        for item in route.readable
+        if item.broker_name in names and queue in (None, item.queue_id)
     ]
     if not wanted:
         where = "" if queue is None else f" {queue}"

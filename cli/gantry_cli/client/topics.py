@@ -133,12 +133,12 @@ async def shapes(routes: Routes, topic: str) -> list[Shape]:
     clusters = {broker.broker_name: broker.cluster for broker in data.broker_datas}
     return sorted(
         Shape(
-            one.broker_name,
-            clusters.get(one.broker_name, ""),
-            max(one.read_queue_nums, one.write_queue_nums),
-            one.perm,
+            item.broker_name,
+            clusters.get(item.broker_name, ""),
+            max(item.read_queue_nums, item.write_queue_nums),
+            item.perm,
         )
-        for one in data.queue_datas
+        for item in data.queue_datas
     )
 
 
@@ -162,7 +162,7 @@ async def describe_topic(routes: Routes, calls: Caller, topic: str) -> list[Queu
     route = await routes.fetch(topic)
     writable, readable = set(route.writable), set(route.readable)
     rows = []
-    for queue in sorted(writable | readable, key=lambda one: (one.broker_name, one.queue_id)):
+    for queue in sorted(writable | readable, key=lambda item: (item.broker_name, item.queue_id)):
         access = ("read" if queue in readable else "") + (" write" if queue in writable else "")
         first, following = await asyncio.gather(
             _bound(calls, queue, topic, RequestCode.GET_MIN_OFFSET),

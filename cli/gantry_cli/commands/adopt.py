@@ -50,12 +50,12 @@ async def adopt(
     target = await admin_of(controllers, token_file)
     async with AdminClient(target.controllers, target.token) as admin:
         found = find_group(await admin.groups(), group, cluster)
-        copies = [one for one in found.members if one.refused]
+        copies = [member for member in found.members if member.refused]
         if not copies:
             raise GantryError(f"No copy of group {group} is refused here; see gantry status.")
         print_table(
             ("BROKER", "ADDRESS", "EPOCH", "END"),
-            [(one.broker_id, one.address, one.epoch, one.max_offset) for one in copies],
+            [(copy.broker_id, copy.address, copy.epoch, copy.max_offset) for copy in copies],
         )
         wanted = found.replicas or len(copies)
         if len(copies) < wanted and not accept_missing:
@@ -63,11 +63,11 @@ async def adopt(
                 f"{len(copies)} of {wanted} copies of group {group} are there: start the others, "
                 "or give --accept-missing if they are lost; what only they hold is lost then."
             )
-        epoch = max(one.epoch for one in copies)
+        epoch = max(copy.epoch for copy in copies)
         consequence = f"This quorum will decide about group {group} from epoch {epoch} on."
         typed_back(found.name, consequence, yes=yes)
-        await admin.adopt(found, [one.broker_id for one in copies], accept_missing=accept_missing)
+        await admin.adopt(found, [copy.broker_id for copy in copies], accept_missing=accept_missing)
     click.echo(
         f"Group {group} is adopted at epoch {epoch}; the furthest of brokers "
-        f"{', '.join(str(one.broker_id) for one in copies)} becomes its master."
+        f"{', '.join(str(copy.broker_id) for copy in copies)} becomes its master."
     )

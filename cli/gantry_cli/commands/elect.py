@@ -75,8 +75,10 @@ async def elect(
 
 def furthest(group: GroupView) -> MemberView | None:
     """Of the members that live and have said how far their logs go."""
-    living = [one for one in group.members if one.alive and one.max_offset >= 0]
-    return max(living, key=lambda one: (one.epoch, one.max_offset, -one.broker_id), default=None)
+    living = [member for member in group.members if member.alive and member.max_offset >= 0]
+    return max(
+        living, key=lambda item: (item.epoch, item.max_offset, -item.broker_id), default=None
+    )
 
 
 def _show(group: GroupView) -> None:
@@ -88,14 +90,14 @@ def _show(group: GroupView) -> None:
         ("BROKER", "ALIVE", "IN SYNC", "EPOCH", "END", "LACKS"),
         [
             (
-                one.broker_id,
-                "yes" if one.alive else "no",
-                "yes" if one.in_sync else "no",
-                one.epoch if one.epoch >= 0 else "?",
-                one.max_offset if one.max_offset >= 0 else "?",
-                _lacks(group, one) if one.alive else "?",
+                member.broker_id,
+                "yes" if member.alive else "no",
+                "yes" if member.in_sync else "no",
+                member.epoch if member.epoch >= 0 else "?",
+                member.max_offset if member.max_offset >= 0 else "?",
+                _lacks(group, member) if member.alive else "?",
             )
-            for one in group.members
+            for member in group.members
         ],
     )
 

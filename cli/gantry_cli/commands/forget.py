@@ -52,8 +52,8 @@ async def forget(
     async with AdminClient(target.controllers, target.token) as admin:
         found = find_group(await admin.groups(), group, cluster)
         if member is not None:
-            if all(one.broker_id != member for one in found.members):
-                known = ", ".join(str(one.broker_id) for one in found.members) or "nobody"
+            if all(item.broker_id != member for item in found.members):
+                known = ", ".join(str(item.broker_id) for item in found.members) or "nobody"
                 raise GantryError(f"Group {group} has no member {member}; it has: {known}.")
             await admin.forget(found, member)
             click.echo(f"Broker {member} of group {group} is forgotten.")
@@ -73,10 +73,10 @@ def find_group(groups: Sequence[GroupView], name: str, cluster: str | None) -> G
     Raises:
         GantryError: there is none, or more than one.
     """
-    found = [one for one in groups if one.name == name and cluster in (None, one.cluster)]
+    found = [group for group in groups if group.name == name and cluster in (None, group.cluster)]
     if not found:
         raise GantryError(f"The controllers know no group {name}; see gantry status.")
     if len(found) > 1:
-        clusters = ", ".join(one.cluster for one in found)
+        clusters = ", ".join(item.cluster for item in found)
         raise GantryError(f"Group {name} is in several clusters ({clusters}): give --cluster.")
     return found[0]

@@ -85,19 +85,19 @@ async def list_(nameservers: str | None, as_json: bool) -> None:
         names = await api.list_groups(client, places)
         found = [await api.describe_group(client, places, name) for name in names]
     if as_json:
-        print_json([_summary(one) for one in found])
+        print_json([_summary(item) for item in found])
         return
     print_table(
         ("GROUP", "MEMBERS", "MODEL", "TOPICS", "LAG"),
         [
             (
-                one.group,
-                len({member.client_id for member in one.members}),
-                one.message_model.lower() or "-",
-                len({row.topic for row in one.queues}),
-                one.lag,
+                item.group,
+                len({member.client_id for member in item.members}),
+                item.message_model.lower() or "-",
+                len({row.topic for row in item.queues}),
+                item.lag,
             )
-            for one in found
+            for item in found
         ],
     )
 
@@ -120,11 +120,14 @@ async def show(group: str, nameservers: str | None, as_json: bool) -> None:
         click.echo()
         print_table(
             ("MEMBER", "ADDRESS", "LANGUAGE"),
-            [(one.client_id, one.address, one.language) for one in found.members],
+            [(member.client_id, member.address, member.language) for member in found.members],
         )
     if found.subscriptions:
         click.echo()
-        print_table(("TOPIC", "TAGS"), [(one.topic, one.expression) for one in found.subscriptions])
+        print_table(
+            ("TOPIC", "TAGS"),
+            [(subscription.topic, subscription.expression) for subscription in found.subscriptions],
+        )
     if found.queues:
         click.echo()
         print_rows(found.queues)
@@ -227,11 +230,11 @@ def _print_settings(now: dict[str, SubscriptionGroupConfig], *, as_json: bool) -
         [
             (
                 name,
-                _yes(one.consume_enable),
-                one.retry_max_times,
-                _yes(one.notify_consumer_ids_changed_enable),
+                _yes(item.consume_enable),
+                item.retry_max_times,
+                _yes(item.notify_consumer_ids_changed_enable),
             )
-            for name, one in sorted(now.items())
+            for name, item in sorted(now.items())
         ],
     )
 
@@ -249,7 +252,7 @@ def _summary(found: api.Consumers) -> dict[str, Any]:
 def _headline(found: api.Consumers) -> str:
     members = len({member.client_id for member in found.members})
     who = f"{members} members, {found.message_model.lower()}" if members else "NO MEMBERS"
-    held = [name for name, one in sorted(found.settings.items()) if not one.consume_enable]
+    held = [name for name, item in sorted(found.settings.items()) if not item.consume_enable]
     stopped = f"; HELD BACK on {', '.join(held)}" if held else ""
     return f"Group {found.group}: {who}, {found.lag} messages behind{stopped}"
 

@@ -153,7 +153,9 @@ def _epochs(files: LogFiles) -> Callable[[int], int | None]:
     entries = stored.lineage.entries
 
     def epoch_of(offset: int) -> int | None:
-        return next((one.epoch for one in reversed(entries) if one.start_offset <= offset), None)
+        return next(
+            (entry.epoch for entry in reversed(entries) if entry.start_offset <= offset), None
+        )
 
     return epoch_of
 

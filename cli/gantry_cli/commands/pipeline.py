@@ -384,12 +384,12 @@ def doctor(as_json: bool) -> int:
     else:
         print_table(
             ("CHECK", "FOUND", ""),
-            [(one.name, one.found, "ok" if one.ok else "!") for one in found],
+            [(item.name, item.found, "ok" if item.ok else "!") for item in found],
         )
-    for one in found:
-        if one.advice:
-            click.echo(f"gantry: {one.advice}", err=True)
-    return 0 if all(one.ok for one in found) else FOUND_SOMETHING
+    for item in found:
+        if item.advice:
+            click.echo(f"gantry: {item.advice}", err=True)
+    return 0 if all(item.ok for item in found) else FOUND_SOMETHING
 
 
 @pipeline.command(hidden=True)

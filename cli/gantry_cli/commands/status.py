@@ -159,7 +159,7 @@ def _state(group: GroupView) -> str:
 
 
 def _row(group: GroupView, broker_id: int) -> tuple[object, ...]:
-    member = next(one for one in group.members if one.broker_id == broker_id)
+    member = next(item for item in group.members if item.broker_id == broker_id)
     if member.refused:
         role = "REFUSED"
     elif not member.alive:

@@ -159,13 +159,13 @@ async def show(
         print_table(
             ("FROM VERSION", "EPOCH", "START", "UPLOADER", "AT OFFSET", "WHEN"),
             [
-                (one.v, one.epoch, one.inc, one.writer, one.end, _when(one.at_ms))
-                for one in chain.claims
+                (claim.v, claim.epoch, claim.inc, claim.writer, claim.end, _when(claim.at_ms))
+                for claim in chain.claims
             ],
         )
         print_table(
             ("PACK", "FROM", "TO", "RECORDS", "BYTES"),
-            [(one.key, one.lo, one.hi, one.count, one.size) for one in state.packs],
+            [(pack.key, pack.lo, pack.hi, pack.count, pack.size) for pack in state.packs],
         )
         for finding in chain.findings:
             click.echo(str(finding))
@@ -213,18 +213,18 @@ async def verify(
     for stray in strays:
         _print(stray, as_json=as_json)
     damaged = bool(strays)
-    for one in chosen:
+    for item in chosen:
         verdict = await verify_group(
             store,
-            one.place,
-            _progress(one.name),
+            item.place,
+            _progress(item.name),
             confirm=None if confirm is None else _known(confirm),
         )
         damaged |= bool(verdict.findings)
         if as_json:
-            print_json({"group": one.group, "shard": one.place.uid, "verdict": verdict})
+            print_json({"group": item.group, "shard": item.place.uid, "verdict": verdict})
         else:
-            _tell(one, verdict)
+            _tell(item, verdict)
     if damaged:
         sys.exit(DAMAGED)
 
@@ -306,17 +306,17 @@ def _state(chain: Judgement) -> dict[str, Any]:
         "lineage": state.lineage,
         "packs": [
             {
-                "key": chain.place.key(one.entry.key),
-                "from": one.entry.lo,
-                "to": one.entry.hi,
-                "records": one.entry.count,
-                "bytes": one.entry.size,
-                "crc32c": one.entry.crc,
-                "version": one.v,
-                "epoch": one.epoch,
-                "uploader": one.writer,
+                "key": chain.place.key(pack.entry.key),
+                "from": pack.entry.lo,
+                "to": pack.entry.hi,
+                "records": pack.entry.count,
+                "bytes": pack.entry.size,
+                "crc32c": pack.entry.crc,
+                "version": pack.v,
+                "epoch": pack.epoch,
+                "uploader": pack.writer,
             }
-            for one in chain.packs
+            for pack in chain.packs
         ],
     }
 
@@ -341,7 +341,7 @@ def _known(confirm: int) -> Callable[[], Awaitable[int]]:
 
 
 def _choose(store: Store, found: Contents, group: str | None) -> Tiered:
-    chosen = [one for one in found.groups if group in (None, one.group, one.place.uid)]
+    chosen = [item for item in found.groups if group in (None, item.group, item.place.uid)]
     if len(chosen) == 1:
         return chosen[0]
     there = ", ".join(sorted(map(str, found.groups))) or "none"

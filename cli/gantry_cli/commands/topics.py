@@ -100,9 +100,9 @@ async def create(
     """
     async with session(await name_servers(nameservers)) as client:
         other = [
-            one
-            for one in await api.shapes(client.routes, topic)
-            if one.queues != queues and group in (None, one.broker_group)
+            item
+            for item in await api.shapes(client.routes, topic)
+            if item.queues != queues and group in (None, item.broker_group)
         ]
         if other:
             raise GantryError(
@@ -148,34 +148,35 @@ async def update(
         raise click.UsageError("Say what is to change: --queues, --access, or both.")
     async with session(await name_servers(nameservers)) as client:
         found = [
-            one
-            for one in await api.shapes(client.routes, topic)
-            if group in (None, one.broker_group)
+            item
+            for item in await api.shapes(client.routes, topic)
+            if group in (None, item.broker_group)
         ]
         if not found:
             raise GantryError(f"There is no topic {topic!r} there; see gantry topics list.")
-        shrinking = [one for one in found if queues is not None and queues < one.queues]
+        shrinking = [item for item in found if queues is not None and queues < item.queues]
         if shrinking:
             agreed(
                 f"{topic} has {shrinking[0].queues} queues on {shrinking[0].broker_group}; what is "
                 f"in those from {queues} on could not be read any more.",
                 yes=yes,
             )
-        for one in found:
+        for item in found:
             await api.create_topic(
                 client,
                 topic,
-                queues=one.queues if queues is None else queues,
-                perm=one.perm if access is None else ACCESS[access],
-                cluster=one.cluster,
-                broker_name=one.broker_group,
+                queues=item.queues if queues is None else queues,
+                perm=item.perm if access is None else ACCESS[access],
+                cluster=item.cluster,
+                broker_name=item.broker_group,
             )
         now = await api.shapes(client.routes, topic)
     if as_json:
         print_json(now)
         return
     print_table(
-        ("GROUP", "QUEUES", "ACCESS"), [(one.broker_group, one.queues, one.access) for one in now]
+        ("GROUP", "QUEUES", "ACCESS"),
+        [(item.broker_group, item.queues, item.access) for item in now],
     )
 
 

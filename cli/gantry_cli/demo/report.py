@@ -53,11 +53,12 @@ class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
 
     def failures(self, masters: list[Mastership]) -> dict[str, bool]:
         """Reasons why the tier is not what it should be, each with whether it holds."""
-        claimed = [one.epoch for one in self.uploaders]
+        claimed = [uploader.epoch for uploader in self.uploaders]
         return {
             f"the tier has faults: {'; '.join(self.findings)}": bool(self.findings),
             f"the tier was claimed for epochs {claimed}, masters served in "
-            f"{[one.epoch for one in masters]}": not set(claimed) <= {one.epoch for one in masters},
+            f"{[master.epoch for master in masters]}": not set(claimed)
+            <= {master.epoch for master in masters},
             "the last master did not upload": bool(masters)
             and (not claimed or claimed[-1] != masters[-1].epoch),
             f"the tier ends at {self.committed_offset}, the load was confirmed up to "

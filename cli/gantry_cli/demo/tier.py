@@ -39,14 +39,14 @@ HALT_S = 0.05  # a call that a stopped process is in may still end
 
 def with_tier(objects: list[dict[str, object]], group: str, url: str) -> bytes:
     """The manifest's objects, with a tier at ``url`` for the group."""
-    for one in objects:
-        spec = one.get("spec")
-        metadata = one.get("metadata")
+    for item in objects:
+        spec = item.get("spec")
+        metadata = item.get("metadata")
         assert isinstance(metadata, dict)
-        if one.get("kind") == "BrokerGroup" and metadata.get("name") == group:
+        if item.get("kind") == "BrokerGroup" and metadata.get("name") == group:
             assert isinstance(spec, dict)
             spec["tier"] = {"url": url, "lingerMs": LINGER_MS}
-    return b"\n---\n".join(msgspec.json.encode(one) for one in objects)
+    return b"\n---\n".join(msgspec.json.encode(item) for item in objects)
 
 
 class TierWatch:
@@ -205,7 +205,7 @@ class TierWatch:
     def refused(self, pack: PackKey) -> str | None:
         """The process that took the place of the version with ``pack``; None: nobody has."""
         assert self.judgement is not None
-        named = {one.entry.key for one in self.judgement.packs}
+        named = {item.entry.key for item in self.judgement.packs}
         for claim in self.judgement.claims:
             if Pair(claim.epoch, claim.inc) > pack.pair and str(pack) not in named:
                 return (
@@ -231,8 +231,10 @@ class TierWatch:
         verdict = await verify(self._store, self.judgement.place, lambda _: None, confirm=known)
         return TierAccount(
             uploaders=[
-                Uploader(epoch=one.epoch, broker=one.writer, version=one.v, from_offset=one.end)
-                for one in verdict.claims
+                Uploader(
+                    epoch=claim.epoch, broker=claim.writer, version=claim.v, from_offset=claim.end
+                )
+                for claim in verdict.claims
             ],
             versions=verdict.v,
             packs=verdict.packs,
@@ -241,7 +243,7 @@ class TierWatch:
             load_end_offset=load_end,
             confirm_offset=confirmed,
             refused=[str(pack) for pack in refused],
-            findings=[str(one) for one in verdict.findings],
+            findings=[str(finding) for finding in verdict.findings],
         )
 
 

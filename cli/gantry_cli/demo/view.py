@@ -55,7 +55,7 @@ class LiveScreen:
         for heading in ("pod", "role", "broker", "in sync", "end", "confirmed", "heard"):
             table.add_column(heading, justify="left" if heading in ("pod", "role") else "right")
         if group is not None:
-            for member in sorted(group.members, key=lambda one: one.broker_id):
+            for member in sorted(group.members, key=lambda item: item.broker_id):
                 table.add_row(*_row(group, member), style=_style(group, member))
         tier = self._stage.tier
         return Panel(

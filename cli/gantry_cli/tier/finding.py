@@ -95,7 +95,7 @@ async def _in_pack(
                         offset=raw.queue_offset,
                         at=raw.physical_offset,
                         stored_ms=record.store_timestamp,
-                        keys=tuple(one.decode("utf-8", "replace") for one in keys),
+                        keys=tuple(item.decode("utf-8", "replace") for item in keys),
                         bytes=record.body_size,
                         pack=place.key(entry.key),
                     )

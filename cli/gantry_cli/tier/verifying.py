@@ -92,8 +92,8 @@ async def verify(
         packs=len(judgement.packs),
         records=records,
         bytes=size,
-        findings=tuple(one for one in found if one.grade == FAULT),
-        notes=tuple(one for one in found if one.grade != FAULT),
+        findings=tuple(item for item in found if item.grade == FAULT),
+        notes=tuple(item for item in found if item.grade != FAULT),
         claims=tuple(judgement.claims),
     )
 

@@ -35,7 +35,7 @@ def changes(before: GroupView | None, after: GroupView) -> list[str]:
     ):
         told += _master_changes(after)
     if before is not None and set(before.sync_state_set) != set(after.sync_state_set):
-        names = ", ".join(member_name(after, one) for one in sorted(after.sync_state_set))
+        names = ", ".join(member_name(after, item) for item in sorted(after.sync_state_set))
         told.append(f"in-sync set is now {names or 'empty'}")
     return told
 

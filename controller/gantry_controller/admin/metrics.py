@@ -197,7 +197,7 @@ class Metrics(Collector):
         yield _gauge(
             "kv_chars",
             "Characters of the name service's key-values.",
-            sum(one.chars for one in state.kv.values()),
+            sum(item.chars for item in state.kv.values()),
         )
         heard = self._watchman.brokers_heard()
         yield _gauge("brokers_heard", "Brokers heard within their time-outs by this node.", heard)

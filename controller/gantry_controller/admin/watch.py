@@ -190,8 +190,8 @@ def _changed_after(index: int, groups: list[BrokerGroup]) -> Work[list[BrokerGro
         if start:
             yield
         changed += [
-            one
-            for one in groups[start : start + 16 * BITS]
-            if one.changed_index > index and (index or not one.removed)
+            group
+            for group in groups[start : start + 16 * BITS]
+            if group.changed_index > index and (index or not group.removed)
         ]
-    return (yield from sorted_in_turns(changed, lambda one: (one.changed_index, one.key)))
+    return (yield from sorted_in_turns(changed, lambda item: (item.changed_index, item.key)))

@@ -280,7 +280,7 @@ class Watchman:
     def _say_who_waits(self, now_s: float) -> None:
         """A line in the log for each group that waits, now and then."""
         waiting = self._overseer.who_wait()
-        for key in [one for one in self._said_s if one not in waiting]:
+        for key in [item for item in self._said_s if item not in waiting]:
             del self._said_s[key]
         for key, why in islice(waiting.items(), SAID_MAX):
             if now_s >= self._said_s.get(key, now_s):
@@ -322,7 +322,7 @@ class Watchman:
         if self._stopped:
             return
         knock_due_s = self._probes.next_due() if len(self._knocks) < KNOCKS_MAX else None
-        due = [one for one in (self._overseer.next_due(), knock_due_s) if one is not None]
+        due = [item for item in (self._overseer.next_due(), knock_due_s) if item is not None]
         if not due:
             return
         if self._timer is not None:

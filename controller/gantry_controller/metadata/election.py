@@ -109,7 +109,7 @@ def is_gone_for_good(
         and not group.had_master
         and wish is not None
         and len(live) >= wish.replicas
-        and all(one.max_offset == 0 for one in live.values())
+        and all(item.max_offset == 0 for item in live.values())
     )
 
 
@@ -134,12 +134,12 @@ def _at_floor(
 def below_floor(live: Iterable[LiveMember], floor: Floor, away: Iterable[BrokerId]) -> str:
     """The reason why no living member is elected, for people; ``away``: who may hold the rest."""
     ends = ", ".join(
-        f"broker {one.broker_id} ends at {one.max_offset} of epoch {one.epoch}"
-        if one.max_offset >= 0
-        else f"broker {one.broker_id} has not said how far its log goes"
-        for one in live
+        f"broker {item.broker_id} ends at {item.max_offset} of epoch {item.epoch}"
+        if item.max_offset >= 0
+        else f"broker {item.broker_id} has not said how far its log goes"
+        for item in live
     )
-    holders = ", ".join(str(one) for one in away)
+    holders = ", ".join(str(item) for item in away)
     awaited = f"; waiting for broker {holders}" if holders else ""
     return (
         f"{BELOW_FLOOR}: the group has confirmed its log up to {floor.offset} of epoch "
@@ -171,12 +171,12 @@ def best(pool: Iterable[LiveMember]) -> LiveMember:
     """The preferred one of a pool that is not empty."""
     return max(
         pool,
-        key=lambda one: (
-            one.connected,
-            one.epoch,
-            one.max_offset,
-            -one.priority,
-            -one.broker_id,
+        key=lambda item: (
+            item.connected,
+            item.epoch,
+            item.max_offset,
+            -item.priority,
+            -item.broker_id,
         ),
     )
 
@@ -185,7 +185,7 @@ def newest(pool: Iterable[LiveMember]) -> LiveMember:
     """The one of a pool that is not empty whose log none exceeds; among those, the preferred."""
     members = list(pool)
     furthest = max(map(_log_of, members))
-    return best(staying(one for one in members if _log_of(one) == furthest))
+    return best(staying(member for member in members if _log_of(member) == furthest))
 
 
 def _log_of(member: LiveMember | None) -> tuple[int, int]:
@@ -216,11 +216,11 @@ def _may_begin(group: BrokerGroup, live: Iterable[LiveMember], *, first_wait_ove
     """
     there = list(live)
     if group.base_epoch:
-        there = [one for one in there if one.max_offset >= 0]
+        there = [item for item in there if item.max_offset >= 0]
     if first_election_is_due(group, len(there), first_wait_over=False):
         return True
     if group.base_epoch:
-        there = [one for one in there if one.max_offset > 0] or there
+        there = [item for item in there if item.max_offset > 0] or there
     return first_election_is_due(group, len(there), first_wait_over=first_wait_over)
 
 
@@ -270,17 +270,19 @@ def _election_in_the_set(
     master_lives = group.master_is_current and group.master_id in live
     if master_lives and (not request.designate or request.requester == group.master_id):
         return Kept()
-    candidates = staying(one for one in pool if holds(one, floor))
+    candidates = staying(item for item in pool if holds(item, floor))
     if not candidates and pool and floor is not None:
         away = [broker_id for broker_id in group.sync_state_set if broker_id not in live]
         return _nobody(request, below_floor(pool, floor, away))
     if request.designate:
-        candidates = [one for one in candidates if one.broker_id == request.requester]
+        candidates = [
+            candidate for candidate in candidates if candidate.broker_id == request.requester
+        ]
     if not candidates:
         return _nobody(request, "no eligible member of the sync-state set is alive")
     winner = best(candidates)
-    heirs = [one for one in pool if one is winner or not (one.draining or _lacks(one, floor))]
-    return Elected(winner.broker_id, tuple(one.broker_id for one in heirs))
+    heirs = [item for item in pool if item is winner or not (item.draining or _lacks(item, floor))]
+    return Elected(winner.broker_id, tuple(heir.broker_id for heir in heirs))
 
 
 def _lacks(member: LiveMember, floor: Floor | None) -> bool:

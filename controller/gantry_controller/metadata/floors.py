@@ -75,8 +75,8 @@ def _reason_against(  # a table of refusals, in the order in which they are look
     chosen = live.get(event.broker_id)
     if chosen is None or chosen.max_offset < 0:
         return f"Broker {event.broker_id} is not alive, or has not said how far its log goes"
-    complete = [one for one in live.values() if holds(one, floor)]
-    whole = [one.broker_id for one in complete if one.broker_id in group.sync_state_set]
+    complete = [item for item in live.values() if holds(item, floor)]
+    whole = [item.broker_id for item in complete if item.broker_id in group.sync_state_set]
     if whole:
         return f"Broker {whole[0]} holds all that is known to be confirmed: it will be elected"
     furthest = newest(live.values())

@@ -211,7 +211,7 @@ def register_broker(state: MetadataState, event: RegisterBroker) -> Result:
         known = replace(known, registrations=member.registrations)
     if known == member:
         return Result(group=group)
-    members = tuple(known if one is member else one for one in group.members)
+    members = tuple(known if item is member else item for item in group.members)
     return Result(group=state.put(group, members=members), changed=True)
 
 
@@ -231,12 +231,12 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
     struck = set(event.broker_ids or ())
     if event.clean_living or not struck:
         struck = {member.broker_id for member in group.members}
-    members = tuple(one for one in group.members if one.broker_id not in struck)
+    members = tuple(item for item in group.members if item.broker_id not in struck)
     if members == group.members:
         return Result(group=group)
     if not members and group.declaration is None:
         return _bury(state, group, None)
-    kept = tuple(one for one in group.sync_state_set if one not in struck)
+    kept = tuple(item for item in group.sync_state_set if item not in struck)
     lost_master = group.master_id in struck
     # If nothing is left to protect, the group starts again, above its epochs.
     cleaned = state.put(
@@ -267,7 +267,7 @@ def forget_member(state: MetadataState, event: ForgetMember) -> Result:
     reason = _reason_to_keep(group, member, event)
     if reason:
         return refuse(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, reason, group)
-    members = tuple(one for one in group.members if one is not member)
+    members = tuple(item for item in group.members if item is not member)
     return Result(group=state.put(group, members=members), changed=True)
 
 

@@ -169,6 +169,6 @@ def _full(state: MetadataState, namespace: str, more: int, *, new_key: bool) -> 
         return f"There are {NAMESPACES_MAX} namespaces, the most there may be"
     if old is not None and new_key and len(old.entries) >= KEYS_MAX:
         return f"The namespace {namespace} has {KEYS_MAX} keys, the most it may have"
-    if more > 0 and more + sum(one.chars for one in state.kv.values()) > CHARS_MAX:
+    if more > 0 and more + sum(item.chars for item in state.kv.values()) > CHARS_MAX:
         return f"Key-values may have {CHARS_MAX} characters together; delete some"
     return None

@@ -400,7 +400,7 @@ class MetadataState:
 
     def _name(self, key: GroupKey, *, living: bool) -> None:
         _, name = key
-        others = [one for one in self._names.get(name, ()) if one != key]
+        others = [item for item in self._names.get(name, ()) if item != key]
         keys = tuple(sorted([*others, key] if living else others))
         if keys:
             self._names[name] = keys
@@ -574,8 +574,8 @@ def _check(new: BrokerGroup, old: BrokerGroup | None) -> None:
 
 def is_ascending(ids: Sequence[BrokerId]) -> bool:
     """Whether each is above the one before, so that none comes twice."""
-    for one, following in pairwise(ids):  # noqa: SIM110 - a generator costs as much again
-        if one >= following:
+    for item, following in pairwise(ids):  # noqa: SIM110 - a generator costs as much again
+        if item >= following:
             return False
     return True
 

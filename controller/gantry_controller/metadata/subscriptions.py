@@ -151,11 +151,11 @@ def _members_problem(name: str, members: ConsumerGroup) -> str | None:
 
 def _in_order(members: ConsumerGroup) -> ConsumerGroup:
     """The canonical form; of two clients of one id the later one counts."""
-    clients = {one.client_id: one for one in members.clients}
-    subscriptions = {one.topic: one for one in members.subscriptions}
+    clients = {client.client_id: client for client in members.clients}
+    subscriptions = {subscription.topic: subscription for subscription in members.subscriptions}
     return ConsumerGroup(
-        clients=tuple(clients[one] for one in sorted(clients)),
-        subscriptions=tuple(subscriptions[one] for one in sorted(subscriptions)),
+        clients=tuple(clients[client] for client in sorted(clients)),
+        subscriptions=tuple(subscriptions[subscription] for subscription in sorted(subscriptions)),
         message_model=members.message_model,
         consume_type=members.consume_type,
         consume_from_where=members.consume_from_where,

@@ -94,7 +94,9 @@ def import_broker(state: MetadataState, event: ImportBroker) -> Result:
     if _is_outdated(known, event):
         return Result()
     others = tuple(
-        one for one in known if one.address != event.address and one.broker_id != event.broker_id
+        item
+        for item in known
+        if item.address != event.address and item.broker_id != event.broker_id
     )
     if len(others) >= IMPORTED_BROKERS_MAX:
         return refuse(
@@ -102,7 +104,7 @@ def import_broker(state: MetadataState, event: ImportBroker) -> Result:
             f"register broker failed: {event.name} has {IMPORTED_BROKERS_MAX} brokers already",
         )
     reported = ImportedBroker(event.broker_id, event.address, event.ha_address, event.state_version)
-    brokers = tuple(sorted((*others, reported), key=lambda one: one.broker_id))
+    brokers = tuple(sorted((*others, reported), key=lambda item: item.broker_id))
     changed = brokers != known
     if changed:
         state.put_imports(key, brokers)
@@ -126,10 +128,10 @@ def is_news(state: MetadataState, event: ImportBroker) -> bool:
 
 def _is_outdated(known: tuple[ImportedBroker, ...], event: ImportBroker) -> bool:
     return any(
-        one.broker_id == event.broker_id
-        and one.address != event.address
-        and one.state_version > event.state_version
-        for one in known
+        item.broker_id == event.broker_id
+        and item.address != event.address
+        and item.state_version > event.state_version
+        for item in known
     )
 
 
@@ -171,7 +173,7 @@ def report_topic(state: MetadataState, event: ReportTopic) -> Result:
             )
         order = event.topic in known and known[event.topic].order  # a report like this says nothing
         merged[keys[0]] = replace(config, order=order)
-    changes = [_merge_topics(state, key, {event.topic: one}) for key, one in merged.items()]
+    changes = [_merge_topics(state, key, {event.topic: item}) for key, item in merged.items()]
     return Result(changed=any(changes))
 
 
@@ -179,7 +181,7 @@ def forget_import(state: MetadataState, event: ForgetImport) -> Result:
     """Strikes an imported broker; the last one takes its group's topics with it."""
     key = (event.cluster, event.name)
     known = state.imports.get(key, ())
-    rest = tuple(one for one in known if one.address != event.address)
+    rest = tuple(item for item in known if item.address != event.address)
     if len(rest) == len(known):
         return Result()
     state.put_imports(key, rest)
@@ -231,7 +233,7 @@ def addressed(
         what = f"no broker group {name}" if name else "no broker group at all"
         where = f" in cluster {cluster}" if cluster else ""
         return refuse(ResponseCode.SYSTEM_ERROR, f"There is {what}{where}")
-    clusters = sorted({one for one, _ in keys})
+    clusters = sorted({key for key, _ in keys})
     if len(clusters) > 1:
         return refuse(
             ResponseCode.INVALID_PARAMETER,

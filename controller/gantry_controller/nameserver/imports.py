@@ -122,7 +122,7 @@ class Imports:
         del self._seen[key]
         (cluster, name), address = key
         brokers = self._machine.state.imports.get((cluster, name), ())
-        if not self._leading() or all(one.address != address for one in brokers):
+        if not self._leading() or all(broker.address != address for broker in brokers):
             return
         _log.info("imported broker is gone", broker_name=name, address=address, reason=reason)
         event = ForgetImport(cluster=cluster, name=name, address=address)

@@ -161,7 +161,7 @@ class NameRequests:
         def answer() -> RemotingCommand:
             key = (header.cluster_name, header.broker_name)
             data = routes.broker_data(self._machine.state, key)
-            addresses = {BrokerId(one): data.broker_addrs[one] for one in data.broker_addrs}
+            addresses = {BrokerId(addr): data.broker_addrs[addr] for addr in data.broker_addrs}
             group = BrokerMemberGroup(addresses, header.broker_name, header.cluster_name)
             return reply(exchange.request, body=encode_body(BrokerMemberGroupBody(group)))
 
@@ -194,7 +194,7 @@ class NameRequests:
         key = (header.cluster_name, header.broker_name)
         known = self._machine.state.imports.get(key, ())
         if len(wrapper.topic_config_table) == 1 and all(
-            one.address != header.broker_addr for one in known
+            item.address != header.broker_addr for item in known
         ):  # an increment, and there is nothing to add it to
             return reply(exchange.request, ResponseCode.SYSTEM_ERROR, "register broker failed")
         event = ImportBroker(
@@ -269,10 +269,10 @@ class NameRequests:
         event = ReportTopic(
             topic=header.topic,
             queues={
-                one.broker_name: Topic(
-                    one.read_queue_nums, one.write_queue_nums, one.perm, one.topic_sys_flag
+                queue.broker_name: Topic(
+                    queue.read_queue_nums, queue.write_queue_nums, queue.perm, queue.topic_sys_flag
                 )
-                for one in queues
+                for queue in queues
             },
         )
         self._dispatcher.write(
@@ -299,6 +299,8 @@ def _reported_master(state: MetadataState, key: GroupKey) -> ImportedBroker | No
     brokers = state.imports.get(key, ())
     group = state.groups.get(key)
     if group is None or group.removed or not group.had_master:
-        return next((one for one in brokers if one.broker_id == MASTER_ID), None)
+        return next((broker for broker in brokers if broker.broker_id == MASTER_ID), None)
     elected = group.master
-    return next((one for one in brokers if elected and one.address == elected.address), None)
+    return next(
+        (broker for broker in brokers if elected and broker.address == elected.address), None
+    )

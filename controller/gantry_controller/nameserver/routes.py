@@ -122,7 +122,7 @@ def _client_addresses(state: MetadataState, key: GroupKey) -> dict[int, str]:
     if group is not None and group.retired:
         return {}
     if group is None or (group.declaration is None and imported):
-        return {one.broker_id: one.address for one in imported or ()}
+        return {item.broker_id: item.address for item in imported or ()}
     if group.declaration is not None and group.declaration.route_address is not None:
         return {MASTER_ID: group.declaration.route_address} if group.had_master else {}
     return {} if group.master is None else {MASTER_ID: group.master.address}
@@ -132,7 +132,7 @@ def broker_data(state: MetadataState, key: GroupKey) -> BrokerData:
     """The brokers' own addresses, for administrators and brokers: the master as 0."""
     cluster, name = key
     group = state.find(*key)
-    addresses = {one.broker_id: one.address for one in state.imports.get(key, ())}
+    addresses = {item.broker_id: item.address for item in state.imports.get(key, ())}
     if group is not None and not (group.declaration is None and addresses):
         addresses = _member_addresses(group)
     return BrokerData(addresses, name, cluster)

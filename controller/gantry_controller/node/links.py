@@ -99,12 +99,12 @@ class PeerLinks:
         return LinkStats(
             sent=self._sent,
             received=self._received,
-            dropped=self._dropped + sum(one.dropped for one in diallers),
-            connects=self._connects + sum(one.connects for one in diallers),
+            dropped=self._dropped + sum(dialler.dropped for dialler in diallers),
+            connects=self._connects + sum(dialler.connects for dialler in diallers),
             refused=self._refused
             + self._listener.refused
             + self._listener.gate.refused
-            + sum(one.refused for one in diallers),
+            + sum(dialler.refused for dialler in diallers),
             incoming=self._listener.connections,
         )
 

@@ -111,7 +111,7 @@ class PeerListener:
         """Whether one more connection may stay."""
         if len(self._connections) >= CONNECTIONS_MAX:
             self.refused += 1
-            stranger = next((one for one in self._connections if one.peer is None), None)
+            stranger = next((item for item in self._connections if item.peer is None), None)
             if stranger is None:
                 return False
             del self._connections[stranger]

@@ -244,8 +244,8 @@ def _answer_reads(state: RaftState, read: ReadState, remote: list[RemoteRead]) -
     if read.contexts:
         state.reads_confirmed.append(read)
     state.now.extend(
-        ReadIndexReply(state.node_id, one.source, state.term, one.nonce, read.index)
-        for one in remote
+        ReadIndexReply(state.node_id, item.source, state.term, item.nonce, read.index)
+        for item in remote
     )
 
 

@@ -116,7 +116,7 @@ class ConsumerRequests:
         header = from_ext(ReportConsumersRequestHeader, exchange.request.ext)
         report = decode_body(ConsumerReport, exchange.request.body)
         groups: dict[str, ConsumerGroup | None] = dict.fromkeys(report.gone)
-        groups.update({name: _as_value(one) for name, one in report.groups.items()})
+        groups.update({name: _as_value(item) for name, item in report.groups.items()})
         event = ReportConsumers(
             cluster=header.cluster_name,
             name=header.broker_name,
@@ -157,8 +157,8 @@ class ConsumerRequests:
     def _table(self, exchange: Exchange, group: BrokerGroup, wanted: str | None) -> RemotingCommand:
         table = self._machine.state.consumer_table(group.key)
         groups = {
-            name: _as_body(one)
-            for name, one in sorted(table.groups.items())
+            name: _as_body(item)
+            for name, item in sorted(table.groups.items())
             if wanted is None or name == wanted
         }
         return reply(exchange.request, body=encode_body(ConsumerTable(groups, table.version)))
@@ -179,10 +179,12 @@ def _changed(to: RemotingCommand, result: Result) -> RemotingCommand:
 
 def _as_value(members: ConsumerMembership) -> ConsumerGroup:
     return ConsumerGroup(
-        clients=tuple(Client(one.client_id, one.language, one.version) for one in members.clients),
+        clients=tuple(
+            Client(client.client_id, client.language, client.version) for client in members.clients
+        ),
         subscriptions=tuple(
-            Subscription(one.topic, one.expression, one.expression_type)
-            for one in members.subscriptions
+            Subscription(subscription.topic, subscription.expression, subscription.expression_type)
+            for subscription in members.subscriptions
         ),
         message_model=members.message_model,
         consume_type=members.consume_type,
@@ -192,10 +194,15 @@ def _as_value(members: ConsumerMembership) -> ConsumerGroup:
 
 def _as_body(group: ConsumerGroup) -> ConsumerMembership:
     return ConsumerMembership(
-        clients=[ConsumerClient(one.client_id, one.language, one.version) for one in group.clients],
+        clients=[
+            ConsumerClient(client.client_id, client.language, client.version)
+            for client in group.clients
+        ],
         subscriptions=[
-            ConsumerSubscription(one.topic, one.expression, one.expression_type)
-            for one in group.subscriptions
+            ConsumerSubscription(
+                subscription.topic, subscription.expression, subscription.expression_type
+            )
+            for subscription in group.subscriptions
         ],
         message_model=group.message_model,
         consume_type=group.consume_type,

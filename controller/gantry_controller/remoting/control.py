@@ -316,14 +316,16 @@ class ControllerRequests:
             # Without a master upstream strikes a whole group, whoever of it lives.
             ids = ids or tuple(member.broker_id for member in members)
         wished = set((header.living or "").split(";"))
-        named = {one.broker_id for one in members if f"{one.broker_id}={one.incarnation}" in wished}
+        named = {
+            item.broker_id for item in members if f"{item.broker_id}={item.incarnation}" in wished
+        }
         # A new leader has heard nothing of many a living broker.
         feared = () if group is None else self._watchman.not_proved_gone(group)
         event = CleanBrokerData(
             cluster=header.cluster_name or "",
             name=header.broker_name,
             broker_ids=ids,
-            live=tuple(one for one in feared if one.broker_id not in named),
+            live=tuple(item for item in feared if item.broker_id not in named),
         )
         self._dispatcher.write(exchange, event, partial(_plain, exchange.request))
         return None
@@ -422,7 +424,7 @@ class ControllerRequests:
                 yield
             group = self._group(None, name)
             if group is not None:
-                alive = (one.broker_id for one in self._watchman.live_members(group))
+                alive = (member.broker_id for member in self._watchman.live_members(group))
                 table[name] = replies.replicas_info(group, alive)
         return replies.sync_state_data_reply(exchange.request, table)
 

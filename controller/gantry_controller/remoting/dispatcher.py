@@ -410,7 +410,7 @@ class Dispatcher:
         """Answers whose time is over; all have the same, so the oldest come first."""
         self._timer = None
         now_s = asyncio.get_running_loop().time()
-        for exchange in list(takewhile(lambda one: one.until_s <= now_s, self._open.values())):
+        for exchange in list(takewhile(lambda item: item.until_s <= now_s, self._open.values())):
             if self._close(exchange):
                 self.expired += 1
                 busy = "The quorum did not answer in time; whether it took effect is unknown"

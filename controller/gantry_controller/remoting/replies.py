@@ -161,15 +161,17 @@ def replicas_info(group: BrokerGroup, alive: Iterable[BrokerId]) -> ReplicasInfo
     """One group of GetSyncStateData."""
     living = set(alive)
     identities = [
-        ReplicaIdentity(group.name, one.broker_id, one.address, one.broker_id in living)
-        for one in group.members
+        ReplicaIdentity(group.name, member.broker_id, member.address, member.broker_id in living)
+        for member in group.members
     ]
     return ReplicasInfo(
         master_epoch=group.master_epoch,
         sync_state_set_epoch=Epoch(group.sync_state_set_epoch),
-        in_sync_replicas=[one for one in identities if one.broker_id in group.sync_state_set],
+        in_sync_replicas=[
+            identity for identity in identities if identity.broker_id in group.sync_state_set
+        ],
         not_in_sync_replicas=[
-            one for one in identities if one.broker_id not in group.sync_state_set
+            identity for identity in identities if identity.broker_id not in group.sync_state_set
         ],
         master_broker_id=group.master_id,
         master_address=None if group.master is None else group.master.address,

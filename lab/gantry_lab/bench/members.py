@@ -184,7 +184,9 @@ class Members:
 
     def _is_ours(self, group: GroupView) -> bool:
         """Whether the members are processes that run, not what the controller remembers."""
-        return {one.pod_uid for one in group.members if one.alive} == set(self._brokers.names)
+        return {member.pod_uid for member in group.members if member.alive} == set(
+            self._brokers.names
+        )
 
     async def _declare(self) -> None:
         wish = GroupDeclaration(
@@ -210,5 +212,5 @@ class Members:
 
 
 def _master_of(group: GroupView) -> str:
-    (master,) = [one for one in group.members if one.broker_id == group.master_broker_id]
+    (master,) = [member for member in group.members if member.broker_id == group.master_broker_id]
     return str(master.pod_uid)

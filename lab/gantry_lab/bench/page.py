@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         text = page.read_text("utf-8")
         sheets = (*SHEETS, PROFILE)
-        for sheet in [one for one in sheets if one.name in machines] or sheets:
+        for sheet in [item for item in sheets if item.name in machines] or sheets:
             text = replaced(text, sheet, figures, machines)
         page.write_text(text, "utf-8")
     except (OSError, GantryError) as error:
@@ -99,7 +99,7 @@ def table(sheet: Bench, figures: Figures) -> list[list[str]]:
         found = [
             (goal.text, figures.get((sheet.name, case, goal.metric))) for case, goal in sheet.rows
         ]
-        plain = [[text, _value(one)] for text, one in found if one is not None]
+        plain = [[text, _value(item)] for text, item in found if item is not None]
         return [["", "median (min … max)"], ["---", "---"], *plain]
     rows = [
         ["", "to reach", "median (min … max)", "reached", *java],
@@ -112,7 +112,7 @@ def table(sheet: Bench, figures: Figures) -> list[list[str]]:
             rows.append(
                 [goal.text, _wanted(goal), _value(ours), _verdict(goal, ours), *map(_value, others)]
             )
-        if ours is not None and any(one is not None for one in others if goal.times):
+        if ours is not None and any(other is not None for other in others if goal.times):
             rows.append(_times(goal.times, ours, dict(zip(java, others, strict=True))))
     return rows
 
@@ -120,12 +120,12 @@ def table(sheet: Bench, figures: Figures) -> list[list[str]]:
 def matrix(sheet: Bench, figures: Figures) -> list[list[str]]:
     """A row for each metric of any case, most first, and a column for each case."""
     ours = {
-        (case, metric): one for (name, case, metric), one in figures.items() if name == sheet.name
+        (case, metric): item for (name, case, metric), item in figures.items() if name == sheet.name
     }
     cases = list(dict.fromkeys(case for case, _ in ours))
     most: dict[str, float] = {}
-    for (_, metric), one in ours.items():
-        most[metric] = max(most.get(metric, 0.0), one.median)
+    for (_, metric), item in ours.items():
+        most[metric] = max(most.get(metric, 0.0), item.median)
     rows = [["", *(f"`{case}`" for case in cases)], ["---"] * (1 + len(cases))]
     for metric in sorted(most, key=lambda metric: -most[metric]):
         shown = [_value(ours.get((case, metric))) for case in cases]
@@ -159,13 +159,17 @@ def _times(
     """How many times each of the others' figures ours is; theirs may be none at all."""
     asked = {name: times for name, times in wanted.items() if others.get(name) is not None}
     enough = all(
-        ours.median >= asked[name] * one.median
-        for name, one in others.items()
-        if one is not None and name in asked
+        ours.median >= asked[name] * item.median
+        for name, item in others.items()
+        if item is not None and name in asked
     )
     shown = [
-        "" if one is None else f"{ours.median / one.median:,.1f}" if one.median else "theirs is 0"
-        for one in others.values()
+        ""
+        if other is None
+        else f"{ours.median / other.median:,.1f}"
+        if other.median
+        else "theirs is 0"
+        for other in others.values()
     ]
     bounds = ", ".join(f"≥ {times:,.10g}" for times in dict.fromkeys(asked.values()))
     return ["… times theirs", bounds, "", "yes" if enough else "**no**", *shown]

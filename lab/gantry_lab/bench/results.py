@@ -159,7 +159,7 @@ def machine() -> Machine:
 def show(lines: Sequence[FigureLine], on: Machine) -> None:
     """The figures as a table, and what they were measured on."""
     headings = tuple(name.upper() for name in FigureLine.__struct_fields__[:-1])
-    print_table(headings, [msgspec.structs.astuple(one)[:-1] for one in lines])
+    print_table(headings, [msgspec.structs.astuple(item)[:-1] for item in lines])
     click.echo(
         f"{on.cpus} processors ({on.processor}), {on.memory_mib} MiB, Linux {on.kernel}, "
         f"Python {on.python}; load before: {on.load:.2f}"

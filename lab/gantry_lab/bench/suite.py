@@ -173,7 +173,7 @@ class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     def chosen(self, names: tuple[str, ...]) -> tuple[Case, ...]:
         """The cases of these names, or all that run without being named."""
         return tuple(
-            one for one in self.case if (one.name in names if names else not one.named_only)
+            item for item in self.case if (item.name in names if names else not item.named_only)
         )
 
     @cached_property

@@ -96,9 +96,9 @@ class KindStage:
         leader = self._leader()
         statefulset = names.controller_statefulset(self._controllers)
         quorum = [
-            one.name
-            for one in found
-            if one.namespace == self.namespace and one.name.startswith(f"{statefulset}-")
+            item.name
+            for item in found
+            if item.namespace == self.namespace and item.name.startswith(f"{statefulset}-")
         ]
         return with_quorum_labels(
             found, {name: "leader" if name == leader else "follower" for name in quorum}

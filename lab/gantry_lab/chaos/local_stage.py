@@ -130,7 +130,11 @@ class LocalStage:
         async with AdminClient(self._admin.controllers, self._admin.token) as admin:
             members = await admin.members()
         return with_quorum_labels(
-            found, {one.name: "leader" if one.role == "leader" else "follower" for one in members}
+            found,
+            {
+                member.name: "leader" if member.role == "leader" else "follower"
+                for member in members
+            },
         )
 
     async def _delete(self, pod: str) -> None:
@@ -180,7 +184,7 @@ def choose(groups: Sequence[dict[str, Any]], name: str | None) -> dict[str, Any]
     Raises:
         ConfigError: there is none, or there are several.
     """
-    there = {one["metadata"]["name"]: one for one in groups}
+    there = {group["metadata"]["name"]: group for group in groups}
     if name is None and len(there) == 1:
         return next(iter(there.values()))
     if name is not None and name in there:

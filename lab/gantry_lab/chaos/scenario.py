@@ -107,8 +107,8 @@ def expectation(experiments: Sequence[Experiment]) -> Expectation | None:
     Raises:
         ManifestError: it says something else.
     """
-    for one in experiments:
-        match one.metadata.annotations.get(ANNOTATION):
+    for experiment in experiments:
+        match experiment.metadata.annotations.get(ANNOTATION):
             case None:
                 continue
             case "moves":
@@ -117,7 +117,7 @@ def expectation(experiments: Sequence[Experiment]) -> Expectation | None:
                 return "stays"
             case other:
                 path = f"metadata.annotations[{ANNOTATION}]"
-                raise ManifestError(one.where, path, f"{other!r} is neither moves nor stays")
+                raise ManifestError(experiment.where, path, f"{other!r} is neither moves nor stays")
     return None
 
 
@@ -215,10 +215,10 @@ def keep(folder: Path, history: Sequence[Line], seen: Sequence[Observation]) -> 
 def named(seen: Iterable[Observation], names: Mapping[str, str]) -> list[Observation]:
     """Observations with the names of pods instead of their uids."""
     return [
-        msgspec.structs.replace(one, broker=names.get(one.broker, one.broker))
-        if isinstance(one, RoleSeen)
-        else one
-        for one in seen
+        msgspec.structs.replace(item, broker=names.get(item.broker, item.broker))
+        if isinstance(item, RoleSeen)
+        else item
+        for item in seen
     ]
 
 

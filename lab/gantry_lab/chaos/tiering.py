@@ -82,9 +82,9 @@ def question(
             for address in addresses
         ],
         masters={
-            one.epoch: one.broker
-            for one in seen
-            if isinstance(one, RoleSeen) and one.role == MASTER
+            item.epoch: item.broker
+            for item in seen
+            if isinstance(item, RoleSeen) and item.role == MASTER
         },
     )
 
@@ -134,12 +134,12 @@ def newest(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
     Raises:
         GantryError: no broker calls itself master.
     """
-    masters = [one for one in documents if one.get("role") == MASTER]
+    masters = [document for document in documents if document.get("role") == MASTER]
     if not masters:
         error = GantryError("No broker calls itself master, so the tier cannot be judged.")
         error.exit_code = EXIT_TEMPORARY
         raise error
-    return max(masters, key=lambda one: int(one["epoch"]))
+    return max(masters, key=lambda item: int(item["epoch"]))
 
 
 async def _listing(store: Store, place: Shard) -> list[str]:
@@ -147,7 +147,7 @@ async def _listing(store: Store, place: Shard) -> list[str]:
     after: str | None = None
     while len(found) < OBJECTS_MAX:
         page = await store.list_keys(place.prefix, after=after, limit=LIST_LIMIT_MAX)
-        found += [one.key for one in page]
+        found += [item.key for item in page]
         if len(page) < LIST_LIMIT_MAX:
             return found
         after = found[-1]

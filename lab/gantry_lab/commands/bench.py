@@ -146,7 +146,9 @@ def _options(of: Bench) -> list[click.Option]:
 def _epilog(of: Bench) -> str:
     width = max(len(case.name) for case in of.case) + 1
     cases = "\n".join(f"  {case.name:{width}}{case.text}" for case in of.case)
-    shown = "\n".join(f"  python -m gantry_lab bench {of.name} {one}" for one in of.examples)
+    shown = "\n".join(
+        f"  python -m gantry_lab bench {of.name} {example}" for example in of.examples
+    )
     return f"\b\nCases:\n{cases}\n\n\b\nExamples:\n{shown}"
 
 

@@ -102,7 +102,7 @@ def _pull(topic: str, queue: int, offset: int, wait_ms: int, number: int) -> byt
 
 
 def _pulls(number: int, topic: str) -> Iterator[bytes]:
-    return repeat(b"".join(_pull(topic, number % 8, 0, 0, one) for one in range(1000)))
+    return repeat(b"".join(_pull(topic, number % 8, 0, 0, item) for item in range(1000)))
 
 
 def _long_polls(number: int, topic: str) -> Iterator[bytes]:
@@ -117,7 +117,7 @@ def _long_polls(number: int, topic: str) -> Iterator[bytes]:
 def _commits(number: int, topic: str) -> Iterator[bytes]:
     ext = {"topic": topic, "queueId": "0", "commitOffset": "1"}
     for first in count(0, 500):
-        groups = (f"new-{os.getpid()}-{number}-{one}" for one in range(first, first + 500))
+        groups = (f"new-{os.getpid()}-{number}-{item}" for item in range(first, first + 500))
         yield b"".join(
             encode(request(RequestCode.UPDATE_CONSUMER_OFFSET, {**ext, "consumerGroup": name}))
             for name in groups
@@ -137,7 +137,7 @@ def _subscriptions(number: int, _: str) -> Iterator[bytes]:
 
 def _members(number: int, _: str) -> Iterator[bytes]:
     for first in count(0, 100):
-        names = (f"m-{os.getpid()}-{number}-{one}" for one in range(first, first + 100))
+        names = (f"m-{os.getpid()}-{number}-{item}" for item in range(first, first + 100))
         groups = ",".join(
             f'{{"groupName":"{name}","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING",'
             '"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[]}'

@@ -121,7 +121,7 @@ class Range:
             beside.append(seen)
             alone.append(neutral)
         rates = [
-            sum(float(str(one.get("sends_per_s", 0))) for one in them) for them in (beside, alone)
+            sum(float(str(item.get("sends_per_s", 0))) for item in them) for them in (beside, alone)
         ]
         found["kept"] = round(rates[0] / rates[1], 2) if rates[1] else None
         found |= {"elections": elections, "lag_s": max(lags), "master_mb": self.memory_mb()}

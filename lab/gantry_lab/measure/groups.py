@@ -36,7 +36,7 @@ def say(metric: str, unit: str, values: list[float]) -> None:
 
 
 async def idle(cluster: ManyGroups) -> None:
-    pids = [one.process.pid for one in cluster.processes.values()]
+    pids = [process.process.pid for process in cluster.processes.values()]
     assert cluster.quorum is not None
     controllers = cluster.quorum.quorum
     await controllers.leader()

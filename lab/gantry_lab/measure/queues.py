@@ -106,7 +106,7 @@ def state(store: MessageStore) -> None:
     took = time.perf_counter() - begun
     assert records is not None
     say("state_records", "1", len(records), 0)
-    say("state_mb", "MB", sum(len(encode_record(one)) for one in records) / 1e6)
+    say("state_mb", "MB", sum(len(encode_record(record)) for record in records) / 1e6)
     say("state_s", "s", took)
 
 

@@ -78,7 +78,7 @@ def soak_pod(
                     "name": "client",
                     "image": image,
                     "command": command,
-                    "env": [dict(one) for one in variables],
+                    "env": [dict(variable) for variable in variables],
                     "volumeMounts": [
                         {"name": "admin", "mountPath": names.ADMIN_DIR, "readOnly": True}
                     ],

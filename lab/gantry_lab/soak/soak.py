@@ -126,7 +126,10 @@ class Soak:
             group=group_of(observer.group, observer.stale_s) if observer is not None else None,
             quorum=quorum_of(observer.quorum) if observer is not None else None,
             masterships=(
-                [MastershipView(one.epoch, one.broker_id) for one in observer.history.masterships]
+                [
+                    MastershipView(mastership.epoch, mastership.broker_id)
+                    for mastership in observer.history.masterships
+                ]
                 if observer is not None
                 else []
             ),

@@ -172,9 +172,10 @@ def group_of(group: GroupView | None, stale_s: float) -> WatchedGroup | None:
     if group is None:
         return None
     members = [
-        WatchedMember(one.broker_id, one.pod_uid, one.alive, one.draining) for one in group.members
+        WatchedMember(member.broker_id, member.pod_uid, member.alive, member.draining)
+        for member in group.members
     ]
-    masters = (one.pod_uid for one in members if one.broker_id == group.master_broker_id)
+    masters = (member.pod_uid for member in members if member.broker_id == group.master_broker_id)
     return WatchedGroup(
         name=group.name,
         master_broker_id=group.master_broker_id,

@@ -93,7 +93,7 @@ class Witness:
         while True:
             called_ms = now_ms()
             try:
-                found = [one for one in await admin.groups() if one.name == self._name]
+                found = [item for item in await admin.groups() if item.name == self._name]
             except GantryError:
                 lines = metadata_unread(client, self._name, called_ms, now_ms())
             else:
@@ -124,7 +124,7 @@ class Witness:
                 role, epoch = (GONE, 0) if document is None else role_of(document)
                 if name := self._broker(member):
                     self._enter_role(name, role, epoch)
-            self._enter_offsets([one for one in documents if one is not None])
+            self._enter_offsets([item for item in documents if item is not None])
             await asyncio.sleep(LOOK_INTERVAL_S)
 
     def _broker(self, member: MemberView) -> str | None:
@@ -151,10 +151,10 @@ class Witness:
 
     def _enter_offsets(self, documents: list[dict[str, Any]]) -> None:
         """Confirm and tier offset, by the word of the master of the highest epoch."""
-        masters = [one for one in documents if role_of(one)[0] == names.ROLE_MASTER]
+        masters = [document for document in documents if role_of(document)[0] == names.ROLE_MASTER]
         if not masters:
             return
-        master = max(masters, key=lambda one: role_of(one)[1])
+        master = max(masters, key=lambda item: role_of(item)[1])
         self._records.seen(OffsetSeen(now_ms(), self._name, "confirm", master["confirmOffset"]))
         tier = master.get("tier") or {}
         if tier.get("committedOffset") is not None:

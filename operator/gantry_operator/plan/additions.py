@@ -109,4 +109,4 @@ def _step(key: str, *, first: bool) -> str:
     except ValueError:
         value = text
     values = value.values() if isinstance(value, dict) else [value]
-    return f"[{'/'.join(str(one) for one in values)}]"
+    return f"[{'/'.join(str(item) for item in values)}]"

@@ -64,7 +64,7 @@ def has_departed(
     if statefulset is None:
         return True
     meta = statefulset["metadata"]
-    owned = any(one.get("uid") == view.uid for one in meta.get("ownerReferences") or ())
+    owned = any(item.get("uid") == view.uid for item in meta.get("ownerReferences") or ())
     return owned or meta.get("deletionTimestamp") is not None
 
 
@@ -176,7 +176,7 @@ def let_go(meta: Body) -> Body | None:
     namespace, and the metadata goes with its volumes. Nothing is left that a finalizer could keep.
     """
     finalizers = meta.get("finalizers") or ()
-    kept = [one for one in finalizers if one not in OURS]
+    kept = [finalizer for finalizer in finalizers if finalizer not in OURS]
     if len(kept) == len(finalizers):
         return None
     versions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}

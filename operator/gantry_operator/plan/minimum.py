@@ -48,7 +48,7 @@ def raising(group: ObservedGroup, wished: int) -> str:
     ]
     return (
         f"minInSyncReplicas stays {now} until {wished} replicas are in sync; {len(in_sync)} "
-        f"{'is' if len(in_sync) == 1 else 'are'}{''.join(f', {one}' for one in behind)}."
+        f"{'is' if len(in_sync) == 1 else 'are'}{''.join(f', {item}' for item in behind)}."
     )
 
 

@@ -67,7 +67,7 @@ def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> 
 
 def container(statefulset: Body, name: str) -> Body | None:
     """The container of this name in a StatefulSet's pods."""
-    return next((one for one in _containers(statefulset) if one.get("name") == name), None)
+    return next((item for item in _containers(statefulset) if item.get("name") == name), None)
 
 
 def _containers(statefulset: Body) -> list[Body]:
@@ -77,10 +77,10 @@ def _containers(statefulset: Body) -> list[Body]:
 
 def setting(statefulset: Body, name: str) -> str | None:
     """The StatefulSet's environment variable for our container; None if it has none."""
-    for one in _containers(statefulset):
-        if one.get("name") not in OURS:
+    for item in _containers(statefulset):
+        if item.get("name") not in OURS:
             continue
-        for entry in one.get("env") or ():
+        for entry in item.get("env") or ():
             if entry["name"] == name:
                 found: str | None = entry.get("value")
                 return found

@@ -175,8 +175,8 @@ def pod_view(body: Body) -> PodView:
     meta, status = body.get("metadata", {}), body.get("status") or {}
     containers = status.get("containerStatuses") or ()
     # Of our container: one that others added may live on without it, or never start.
-    ours = [one for one in containers if one.get("name") in OURS] or containers
-    states = [one.get("state") or {} for one in ours]
+    ours = [container for container in containers if container.get("name") in OURS] or containers
+    states = [our.get("state") or {} for our in ours]
     terminating = meta.get("deletionTimestamp") is not None
     terminal = status.get("phase") in ("Succeeded", "Failed")
     all_ended = bool(states) and all("terminated" in state for state in states)

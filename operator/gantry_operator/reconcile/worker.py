@@ -166,7 +166,7 @@ class Reconciler:
         A fault of the server is told once it has lasted for some attempts: most pass by themselves.
         """
         lasting = self._queue.failures(key) >= LASTING_FAILURES
-        told = tuple(one for one in outcome.refusals if lasting or not one.passing)
+        told = tuple(refusal for refusal in outcome.refusals if lasting or not refusal.passing)
         if outcome.again or told != self._observer.refusals.get(key, ()):
             self._queue.add(key)
         if told:

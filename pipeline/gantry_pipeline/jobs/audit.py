@@ -117,24 +117,24 @@ def audit(
         inspected.append(inspect(objects, place))
         if confirmed is not None and place.uid in confirmed:
             inspected[-1].confirmed(confirmed[place.uid])
-    for one in inspected:
-        found += one.findings
-    packs = sum(len(one.there) for one in inspected)
-    size = sum(pack.entry.size for one in inspected for pack in one.there)
+    for item in inspected:
+        found += item.findings
+    packs = sum(len(item.there) for item in inspected)
+    size = sum(pack.entry.size for item in inspected for pack in item.there)
     say(f"Judging {packs} packs, {size / 1e6:.1f} MB, of {len(inspected)} broker groups")
     with _opened(spark, wanted, level, inspected) as opened:
         rows = opened.cache()  # one pass over the bytes, though two questions are asked of the rows
         damage = rows.where("finding is not null").limit(FINDINGS_MAX).collect()
         found += [msgspec.msgpack.decode(row.finding, type=Finding) for row in damage]
         unjudged = {(row.shard, row.lo) for row in damage}
-        found += _jumps(rows, unjudged | {gap for one in inspected for gap in _gaps(one)})
+        found += _jumps(rows, unjudged | {gap for item in inspected for gap in _gaps(item)})
         rows.unpersist()
     found.sort(key=sort_key)
     faults = sum(finding.grade == FAULT for finding in found)
     return Account(
         tier=wanted.url,
         level=level,
-        groups=[_group(one) for one in inspected],
+        groups=[_group(item) for item in inspected],
         findings=found[:FINDINGS_MAX],
         faults=faults,
         notes=sum(finding.grade == NOTE for finding in found),
@@ -166,13 +166,13 @@ def _opened(
 ) -> Iterator[DataFrame]:
     """Rows of runs and findings of all packs that are there."""
     work = [
-        Work(wanted, level, pieces, one.state.tail)
-        for one in inspected
-        for pieces in grouped(one.place, one.there, whole=level == "messages")
+        Work(wanted, level, pieces, item.state.tail)
+        for item in inspected
+        for pieces in grouped(item.place, item.there, whole=level == "messages")
     ]
     spark.dataSource.register(JudgedSource)
     with tempfile.NamedTemporaryFile(prefix="gantry-audit-") as file:
-        file.write(msgspec.msgpack.encode([msgspec.msgpack.encode(one) for one in work]))
+        file.write(msgspec.msgpack.encode([msgspec.msgpack.encode(item) for item in work]))
         file.flush()
         yield spark.read.format(JudgedSource.name()).load(file.name)
 

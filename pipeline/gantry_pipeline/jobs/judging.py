@@ -77,7 +77,7 @@ class _JudgedReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         work = msgspec.msgpack.decode(Path(self._path).read_bytes(), type=list[bytes])
-        return [InputPartition(one) for one in work]
+        return [InputPartition(item) for item in work]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark's stand-in when there is nothing to read

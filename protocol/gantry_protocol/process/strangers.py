@@ -167,6 +167,6 @@ class _OfOurs(logging.Filter):
 def quiet_logger() -> logging.Logger:
     """aiohttp's, without a stack trace for each malformed request that a stranger sends."""
     logger = logging.getLogger("aiohttp.server.requests")
-    if not any(isinstance(one, _OfOurs) for one in logger.filters):
+    if not any(isinstance(item, _OfOurs) for item in logger.filters):
         logger.addFilter(_OfOurs())
     return logger

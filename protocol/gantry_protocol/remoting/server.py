@@ -211,12 +211,12 @@ class RemotingServer:
         for connection in self.connections.values():
             connection.count_unread()
         while self.stats.unread_bytes > self.max_unread_bytes:
-            max(self.connections.values(), key=lambda one: one.unread_bytes).cut_off()
+            max(self.connections.values(), key=lambda item: item.unread_bytes).cut_off()
 
     def partial_grew(self) -> None:
         """Frames that are not whole take too much: cut who has most of them."""
         while self.stats.partial_bytes > self.max_partial_bytes:
-            max(self.connections.values(), key=lambda one: one.partial_bytes).drop_partial()
+            max(self.connections.values(), key=lambda item: item.partial_bytes).drop_partial()
 
     def note_ended(
         self, phrase: str, connection: Connection, reason: Exception | None = None

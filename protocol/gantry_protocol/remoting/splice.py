@@ -139,8 +139,8 @@ class Splice:
     def take_unanswered(self) -> None:
         """The requests without an answer are for the master that it will lead to."""
         self._table.add_given(
-            Glimpse(one.code, one.opaque, one.flag, encode(one))
-            for one in self.connection.take_unanswered()
+            Glimpse(item.code, item.opaque, item.flag, encode(item))
+            for item in self.connection.take_unanswered()
         )
         self._count()
 

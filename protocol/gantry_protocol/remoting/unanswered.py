@@ -178,7 +178,7 @@ class Unanswered:
     def give_up(self) -> list[Glimpse]:
         """No master came: forget everything; what wants an answer is returned for a refusal."""
         wanted = [*self._given.values()]
-        wanted += [one for one in self._waiting if not one.flag & _NO_REQUEST]
+        wanted += [item for item in self._waiting if not item.flag & _NO_REQUEST]
         self._given.clear()
         self._waiting.clear()
         self.size_bytes = self._urgent = 0

@@ -114,16 +114,16 @@ class Judgement:
         The packs are copied once per call, so give many at once.
         """
         good: list[Version] = []
-        for one in found:
-            if isinstance(one, TierObjectError):
+        for item in found:
+            if isinstance(item, TierObjectError):
                 self._fold(good)
                 good = []
-                self._fault(of_object(one))
+                self._fault(of_object(item))
                 continue
-            if isinstance(one, Append):
-                self._named.update(entry.key for entry in one.add)
+            if isinstance(item, Append):
+                self._named.update(entry.key for entry in item.add)
             if self._sound:
-                good.append(one)
+                good.append(item)
         self._fold(good)
 
     def _fault(self, finding: Finding) -> None:
@@ -140,7 +140,7 @@ class Judgement:
             self.state = advance(self.state, versions)
         except ChainError as error:
             broken = error
-            wrong = next(at for at, one in enumerate(versions) if one.v == error.version)
+            wrong = next(at for at, item in enumerate(versions) if item.v == error.version)
             versions, first_wrong = versions[:wrong], versions[wrong]
             self.state = advance(self.state, versions)
         for version in versions:

@@ -82,7 +82,7 @@ MUTANTS = (
         "damage-given-out",
         "log",
         "a byte that is not what was flushed is served, copied and sealed anew",
-        (Edit(f"{LOG}.checked:Checks._look", "!= one.crc", "is None"),),
+        (Edit(f"{LOG}.checked:Checks._look", "!= item.crc", "is None"),),
         UnitTests(f"{CHECKED}::test_any_flipped_bit_is_found_by_whoever_reads_it"),
     ),
     Mutant(

@@ -101,7 +101,7 @@ MUTANTS = (
         "broker replica",
         "a damaged master asks the one that lacks the range, too, and never the one that has it",
         "replica.stall:DamageRelief.heirs",
-        "sorted(holders, key=lambda one: self._tried[one])",
+        "sorted(holders, key=lambda item: self._tried[item])",
         "holders",
         UnitTests(
             "unit/broker/replica/test_damage.py"

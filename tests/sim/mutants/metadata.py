@@ -132,8 +132,8 @@ MUTANTS = (
         (
             Edit(
                 f"{METADATA}.election:_election_in_the_set",
-                "not (one.draining or _lacks(one, floor))",
-                "not one.draining",
+                "not (item.draining or _lacks(item, floor))",
+                "not item.draining",
             ),
         ),
         Seeds("product-restored", 4),

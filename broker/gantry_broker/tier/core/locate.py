@@ -92,7 +92,7 @@ class RunIndex:
         The keys of packs sort in the order of the chain, so its place among the others is known.
         """
         runs = self._runs.setdefault(queue, [])
-        at = bisect_right(runs, place.pack, key=lambda one: one.pack)
+        at = bisect_right(runs, place.pack, key=lambda item: item.pack)
         earlier, later = runs[:at], runs[at:]
         if later and place.after > later[0].first:
             return  # the queue began anew behind it

@@ -102,14 +102,14 @@ class Losses:
 
     def due(self, now_s: float) -> list[Lost]:
         """The objects to be asked for again now; the oldest of the log first."""
-        found = [one for one in self.packs.values() if one.due_s <= now_s]
-        found.sort(key=lambda one: one.entry.lo)
+        found = [pack for pack in self.packs.values() if pack.due_s <= now_s]
+        found.sort(key=lambda item: item.entry.lo)
         return found[:AT_ONCE]
 
     @property
     def next_due_s(self) -> float:
         """The clock when something is asked for again; infinite when nothing is."""
-        return min((one.due_s for one in self.packs.values()), default=float("inf"))
+        return min((pack.due_s for pack in self.packs.values()), default=float("inf"))
 
     def first_hidden(self, after: str | None, before: str | None) -> Lost | None:
         """The first pack whose records are not known, between two others in the chain's order.
@@ -120,20 +120,20 @@ class Losses:
         """
         return min(
             (
-                one
-                for key, one in self.packs.items()
-                if not one.indexed
+                item
+                for key, item in self.packs.items()
+                if not item.indexed
                 and (after is None or key > after)
                 and (before is None or key < before)
             ),
-            key=lambda one: one.entry.lo,
+            key=lambda item: item.entry.lo,
             default=None,
         )
 
     @property
     def first(self) -> Lost | None:
         """The oldest pack that cannot be read; None when all can."""
-        return min(self.packs.values(), key=lambda one: one.entry.lo, default=None)
+        return min(self.packs.values(), key=lambda item: item.entry.lo, default=None)
 
     # ---- what counts as removed
 

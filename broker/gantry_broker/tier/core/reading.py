@@ -161,7 +161,8 @@ class TierIndex:
         if versions and self.chain.v == 0 and versions[0].v > 1:
             self.chain = before(self.chain, versions[0])
         whole = next(
-            (at for at, one in enumerate(versions) if one.v != self.chain.v + 1 + at), len(versions)
+            (at for at, version in enumerate(versions) if version.v != self.chain.v + 1 + at),
+            len(versions),
         )
         self.chain = advance(self.chain, versions[:whole])
         if whole < len(versions):

@@ -53,8 +53,10 @@ def mismatch(chain: ChainState, local: LocalLog) -> str | None:
 
 def _clamped(entries: tuple[EpochEntry, ...], start: Offset) -> tuple[EpochEntry, ...]:
     """The entries, none of them before ``start``."""
-    return tuple(EpochEntry(one.epoch, max(one.start_offset, start)) for one in entries)
+    return tuple(EpochEntry(entry.epoch, max(entry.start_offset, start)) for entry in entries)
 
 
 def _listed(entries: tuple[EpochEntry, ...]) -> str:
-    return ", ".join(f"epoch {one.epoch} from {one.start_offset}" for one in entries) or "nobody"
+    return (
+        ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in entries) or "nobody"
+    )

@@ -300,7 +300,7 @@ class UploadRole:
             self._status = status
             effects.append(fx.StatusChanged(status))
         deadlines = [self._deadline_ms(), None if stalled else alarm_ms]
-        armed_ms = min((one for one in deadlines if one is not None), default=None)
+        armed_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if armed_ms != self._armed_ms:
             self._armed_ms = armed_ms
             effects.append(fx.ArmTimer(armed_ms))

@@ -322,7 +322,7 @@ class UploadSession:
         chain, first = self.chain, versions[0]
         if chain.v == 0 and first.v > 1:
             chain = before(chain, first)
-        sound = [one for at, one in enumerate(versions) if one.v == chain.v + 1 + at]
+        sound = [version for at, version in enumerate(versions) if version.v == chain.v + 1 + at]
         try:
             self.chain = advance(chain, sound)
         except ChainError as error:

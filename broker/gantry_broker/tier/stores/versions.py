@@ -22,7 +22,7 @@ async def list_later(store: Store, place: Shard, after: int, limit: int) -> list
     """
     last = place.key(ManKey(after)) if after else None
     found = await store.list_keys(place.key("man/"), after=last, limit=limit)
-    keys = [parse_key(place, one.key) for one in found]
+    keys = [parse_key(place, item.key) for item in found]
     return [key.v for key in keys if isinstance(key, ManKey)]
 
 
@@ -93,8 +93,8 @@ async def first_pack(store: Store, place: Shard, known: Container[str]) -> str |
     after: str | None = None
     while True:
         found = await store.list_keys(place.key("pack/"), after=after)
-        for one in found:
-            name = one.key.removeprefix(place.prefix)
+        for item in found:
+            name = item.key.removeprefix(place.prefix)
             if name in known:
                 return name
         if len(found) < LIST_LIMIT_MAX:

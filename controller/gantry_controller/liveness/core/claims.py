@@ -43,7 +43,7 @@ class Claims:
         if claims is None:
             return {}
         for broker_id in [
-            one for one, claim in claims.items() if now_s > claim.said_s + CLAIM_LASTS_S
+            item for item, claim in claims.items() if now_s > claim.said_s + CLAIM_LASTS_S
         ]:
             self.end(key, broker_id)
         return dict(claims)

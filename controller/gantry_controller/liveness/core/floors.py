@@ -162,12 +162,12 @@ class HeardFloors:
         if floor is None:
             return tuple(live)
         return tuple(
-            _lift(one, floor)
-            if one.broker_id in group.sync_state_set
-            and not floor.reached_by(one.epoch, one.max_offset)
-            and self.is_vouched_for(group, one.broker_id)
-            else one
-            for one in live
+            _lift(item, floor)
+            if item.broker_id in group.sync_state_set
+            and not floor.reached_by(item.epoch, item.max_offset)
+            and self.is_vouched_for(group, item.broker_id)
+            else item
+            for item in live
         )
 
 

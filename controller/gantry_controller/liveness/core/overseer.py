@@ -229,10 +229,10 @@ class Overseer:
         """The evidence for an election of ``group``."""
         live = live_members(self._table, group, self.clock(now_s), asking=asking)
         marked = [
-            replace(one, connected=False)
-            if one.connected and one.broker_id != asking and self._may_be_dead(group, one, now_s)
-            else one
-            for one in live
+            replace(item, connected=False)
+            if item.connected and item.broker_id != asking and self._may_be_dead(group, item, now_s)
+            else item
+            for item in live
         ]
         return self.floors.lifted(group, marked)
 
@@ -283,20 +283,20 @@ class Overseer:
         if not group.had_master:
             return None, ""
         row = self._table.row(group.key, decision.winner)
-        in_set = [one for one in live if one.broker_id in group.sync_state_set]
-        if row is not None and all(self._may_be_dead(group, one, now_s) for one in in_set):
+        in_set = [item for item in live if item.broker_id in group.sync_state_set]
+        if row is not None and all(self._may_be_dead(group, item, now_s) for item in in_set):
             ends_s = row.silent_from_s + GRID_S  # it is silent strictly after that
             return ends_s, f"broker {decision.winner} may have died with the master"
         if self.floors.is_vouched_for(group, decision.winner):
             return None, ""
-        here = {one.broker_id for one in live}
-        away = [str(one) for one in group.sync_state_set if one not in here]
+        here = {item.broker_id for item in live}
+        away = [str(item) for item in group.sync_state_set if item not in here]
         if not away:
             return None, ""
         came_s = [
-            self._table.registered_at(group.key, one.broker_id) or -math.inf
-            for one in in_set
-            if holds(one, floor)
+            self._table.registered_at(group.key, item.broker_id) or -math.inf
+            for item in in_set
+            if holds(item, floor)
         ]
         since_s = max(self.clock(now_s).watching_since_s, min(came_s, default=-math.inf))
         ends_s = since_s + OUTAGE_WAIT_S
@@ -356,7 +356,7 @@ class Overseer:
         elif isinstance(decision, Refused) and BELOW_FLOOR in decision.remark:
             self._why[key] = decision.remark.partition(f"{BELOW_FLOOR}: ")[2]
         elif isinstance(decision, Refused) and group.sync_state_set and event.live:
-            away = ", ".join(str(one) for one in group.sync_state_set)
+            away = ", ".join(str(item) for item in group.sync_state_set)
             self._why[key] = f"nobody of the sync-state set lives; waiting for broker {away}"
         self._waiting.add(key)
         first_wait_ends_s = self._first_wait_ends(group)

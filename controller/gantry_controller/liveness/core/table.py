@@ -237,10 +237,10 @@ class HeartbeatTable:
     def keep_only(self, key: GroupKey, broker_ids: Iterable[BrokerId]) -> None:
         """Forgets what is known of ids that are not members of the group any more."""
         kept = set(broker_ids)
-        for broker_id in [one for one in self._groups.get(key, {}) if one not in kept]:
+        for broker_id in [item for item in self._groups.get(key, {}) if item not in kept]:
             self._forget(key, broker_id)
         times = self._registered.get(key, {})
-        for broker_id in [one for one in times if one not in kept]:
+        for broker_id in [time for time in times if time not in kept]:
             del times[broker_id]
         if not times:
             self._registered.pop(key, None)

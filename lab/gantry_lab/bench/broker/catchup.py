@@ -50,7 +50,7 @@ async def _one(members: Members, client: Session, seconds: float) -> dict[str, f
         await asyncio.sleep(seconds)
         before = p99_ms(senders.times_ms)
         name = await members.lose_replica()
-        known = {one.broker_id for one in await _all(members)}
+        known = {item.broker_id for item in await _all(members)}
         starting = asyncio.create_task(members.start())
         try:
             copied, took_s, during = await _copied(members, senders, name, known)
@@ -82,7 +82,7 @@ async def _copied(
         if group is not None and fresh is not None:
             if not begun_s:
                 begun_s = time.monotonic()
-                size = max(one.max_offset for one in group.members)
+                size = max(member.max_offset for member in group.members)
                 senders.times_ms = []
             if fresh.broker_id in group.sync_state_set:
                 took_s = time.monotonic() - begun_s
@@ -97,9 +97,9 @@ async def _all(members: Members) -> list[MemberView]:
 
 
 def _newcomer(group: GroupView, name: str, known: set[int]) -> MemberView | None:
-    for one in group.members:
-        if one.pod_uid == name and one.broker_id not in known and one.alive:
-            return one
+    for member in group.members:
+        if member.pod_uid == name and member.broker_id not in known and member.alive:
+            return member
     return None
 
 

@@ -111,11 +111,11 @@ class Rounds:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
         return {
-            "kills": float(sum(one.kills for one in self.all)),
-            "acknowledged": float(sum(one.acknowledged for one in self.all)),
+            "kills": float(sum(item.kills for item in self.all)),
+            "acknowledged": float(sum(item.acknowledged for item in self.all)),
             "lost": 0.0,
-            "duplicated": float(sum(one.duplicated for one in self.all)),
-            "gap_ms": max(one.gap_ms for one in self.all),
+            "duplicated": float(sum(item.duplicated for item in self.all)),
+            "gap_ms": max(item.gap_ms for item in self.all),
         }
 
 
@@ -131,7 +131,7 @@ async def measure(stage: BenchStage) -> Runs:
     """
     stage.own()
     rounds, count = Rounds(stage.wish.rounds), stage.steps
-    done = sum(one.kills for one in rounds.all)
+    done = sum(item.kills for item in rounds.all)
     for _ in range(min(done, count)):
         stage.advance()
     while done < count:

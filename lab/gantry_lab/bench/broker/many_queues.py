@@ -115,7 +115,7 @@ async def _read_back(client: Session, numbers: Sequence[int], topics: int) -> No
     """See that these queues still have what they were sent."""
     for name, queue_id in (_place(number, topics) for number in numbers):
         route = (await client.routes.fetch(name)).writable
-        await _read(name, next(one for one in route if one.queue_id == queue_id), 1)
+        await _read(name, next(item for item in route if item.queue_id == queue_id), 1)
 
 
 async def _read(name: str, queue: Queue, least: int) -> None:

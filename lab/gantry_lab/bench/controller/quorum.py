@@ -135,8 +135,8 @@ class ProcessQuorum:
     async def start(self, node: int) -> None:
         """Start one controller that does not run."""
         peers = ",".join(
-            f"{one}={HOST}:{ports['raft']}:{ports['remoting']}:{ports['http']}"
-            for one, ports in self._ports.items()
+            f"{item}={HOST}:{ports['raft']}:{ports['remoting']}:{ports['http']}"
+            for item, ports in self._ports.items()
         )
         variables = {
             "GANTRY_PEERS": peers,

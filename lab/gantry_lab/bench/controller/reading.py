@@ -67,7 +67,7 @@ async def at_followers(stage: BenchStage, connections: int, outstanding: int) ->
     async with stage.quorum() as quorum:
         await prepare(quorum, range(connections))
         leader = await quorum.leader()
-        others = [one for one in await quorum.members() if one != leader]
+        others = [item for item in await quorum.members() if item != leader]
         followers = [node for node in quorum.nodes if quorum.address(node) != leader]
         work = Reads(connections * outstanding, connections)
         with (
@@ -120,6 +120,6 @@ async def _by_mode(quorum: ProcessQuorum, nodes: list[int]) -> dict[str, float]:
 
 
 def _most(before: dict[str, float], after: dict[str, float], mode: str) -> None:
-    grown = {one: count - before.get(one, 0.0) for one, count in after.items()}
+    grown = {item: count - before.get(item, 0.0) for item, count in after.items()}
     if grown.get(mode, 0.0) < 0.9 * max(sum(grown.values()), 1.0):
         raise GantryError(f"Most reads were not answered by {mode}: {grown}.")

@@ -42,7 +42,7 @@ async def restarts(stage: BenchStage, groups: int) -> Runs:
         async def once() -> dict[str, float]:
             await prepare(quorum, [next(fresh)], replicas=THREE)  # something new to be in it
             view = await quorum.settled()
-            node = next(one for one in quorum.nodes if one != quorum.leading)
+            node = next(item for item in quorum.nodes if item != quorum.leading)
             pause_ms = await _snapshot(quorum, node)
             await quorum.kill(node)
             begun = perf_counter()

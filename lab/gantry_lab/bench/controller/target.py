@@ -113,7 +113,7 @@ async def leader_of(addresses: Sequence[str]) -> str:
     deadline = asyncio.get_running_loop().time() + ELECT_PATIENCE_S
     while asyncio.get_running_loop().time() < deadline:
         found = await asyncio.gather(*(ask_members(address) for address in addresses))
-        leaders = {None if one is None else one.leader for one in found}
+        leaders = {None if item is None else item.leader for item in found}
         if len(leaders) == 1 and (leader := leaders.pop()) is not None:
             return leader
         await asyncio.sleep(ASK_S)

@@ -212,14 +212,14 @@ class Births(SlotWork):
     def _births(self, opaque: int, groups: Iterable[int]) -> Iterator[bytes]:
         """What brokers of the old kind say at their first start."""
         for group in groups:
-            addresses = {one: self._address(group, one) for one in self._ids}
-            for one, address in addresses.items():  # the check code makes a repetition harmless
+            addresses = {item: self._address(group, item) for item in self._ids}
+            for item, address in addresses.items():  # the check code makes a repetition harmless
                 code = RequestCode.CONTROLLER_APPLY_BROKER_ID
                 check = f"{address};1"
-                yield frame(code, opaque, group, appliedBrokerId=one, registerCheckCode=check)
-            for one in self._ids[: self._registered]:
-                yield register(opaque, group, one, addresses[one])
+                yield frame(code, opaque, group, appliedBrokerId=item, registerCheckCode=check)
+            for item in self._ids[: self._registered]:
+                yield register(opaque, group, item, addresses[item])
             code = RequestCode.CONTROLLER_ELECT_MASTER
             yield frame(code, opaque, group, brokerId=1, designateElect="false", invokeTime=0)
-            for one in self._ids if self._alive else ():
-                yield heartbeat(opaque, group, one, addresses[one], oneway=False)
+            for item in self._ids if self._alive else ():
+                yield heartbeat(opaque, group, item, addresses[item], oneway=False)
