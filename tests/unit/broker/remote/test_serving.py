@@ -92,7 +92,7 @@ async def test_the_session_of_a_broker_that_was_lost_ends() -> None:
     server = StoreServer(Host(), lambda: told.append("changed"))
     link: Any = type("Link", (), {"peer": "p"})()
     session: Any = type("Session", (), {"end": lambda _: told.append("end"), "stale_rows": 2})()
-    server._links.add(link)
+    server._links[link] = None
     server._served, server._session, server.address = link, session, "10.0.0.8:10911"
     server._lost(link, "gone")
     assert told == ["end", "changed"]
