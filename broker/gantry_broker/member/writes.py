@@ -36,7 +36,7 @@ _NOT_MASTER = Refusal(
 )
 _NOT_WHOLE = Refusal(
     ResponseCode.SYSTEM_BUSY,
-    "this broker has not confirmed yet what was said before its log begins",
+    "this broker has not confirmed yet all that it found in its log",
 )
 _CUT_OFF = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -213,7 +213,7 @@ class GroupWrites:
             return _NOT_MASTER
         if master.cut_off:
             return _CUT_OFF
-        return None if self._store.is_whole else _NOT_WHOLE
+        return None if self._store.knows_its_topics else _NOT_WHOLE
 
     # ---- what becomes of them
 
@@ -248,7 +248,7 @@ class GroupWrites:
         """Read the controllers' topics if they are newer than ours, once ours are all known."""
         if self.topics is None or self.mastership is None:
             return
-        self._topics_due = not self._store.is_whole  # a part of a table is compared with nothing
+        self._topics_due = not self._store.knows_its_topics  # a part is compared with nothing
         if not self._topics_due:
             self.topics.catch_up(version)
 

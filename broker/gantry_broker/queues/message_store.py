@@ -72,6 +72,7 @@ class MessageStore:
         self.on_lost: Callable[[str], None] = lambda _: None
         self._directory = directory
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
+        self._found_end = _ZERO  # of the log that this master began with
         self._put_timestamp = 0
         self.in_the_way: Damage | None = None
         self._foresees = False  # a master has seen all that is not dispatched
@@ -175,13 +176,13 @@ class MessageStore:
         knows_all = self.log.log_start == 0 or self.whole_from is not None
         return knows_all and self.in_the_way is None
 
-    def add_listener(self, on_arrival: OnArrival, topics: Collection[str] | None = None) -> None:
-        """Call ``on_arrival(queues)`` at the end of every dispatch that gave them records.
+    @property
+    def knows_its_topics(self) -> bool:
+        """Whether the topics are those of all that this master found in its log."""
+        return self.is_whole and self.dispatched >= self._found_end
 
-        Args:
-            on_arrival: is called.
-            topics: only where one of these got any; None for all.
-        """
+    def add_listener(self, on_arrival: OnArrival, topics: Collection[str] | None = None) -> None:
+        """Call ``on_arrival(queues)`` after each dispatch that gave ``topics``, or any, records."""
         self._listeners.append((on_arrival, topics))
 
     def remove_listener(self, on_arrival: OnArrival) -> None:
@@ -196,6 +197,7 @@ class MessageStore:
         Where damage is ``in_the_way`` nothing may be put before this was called again.
         """
         self._next = {}
+        self._found_end = self.log.end
         self._put_timestamp = self._dispatcher.store_timestamp
         self._foresees = False
         try:

@@ -148,6 +148,21 @@ MUTANTS = (
         UnitTests(f"{STORE}::test_consumer_offsets_and_topics_replicate_through_the_log"),
     ),
     Mutant(
+        "topics-of-a-part-compared",
+        "H10",
+        "a new master ends topics whose records in its log are not confirmed yet",
+        (
+            Edit(
+                "gantry_broker.queues.message_store:MessageStore.knows_its_topics",
+                "self.is_whole and self.dispatched >= self._found_end",
+                "self.is_whole",
+            ),
+        ),
+        UnitTests(
+            f"{STORE}::test_a_new_master_knows_its_topics_once_all_that_it_found_is_confirmed"
+        ),
+    ),
+    Mutant(
         "commits-answered-from-memory",
         "H10",
         "a commit is answered 0 before its record is confirmed, and a kill takes it back",

@@ -120,6 +120,23 @@ def test_what_cannot_be_a_record_is_refused_whole(store: MessageStore, record) -
     assert stores.put(store, stores.message())[0].queue_offset == 0
 
 
+def test_a_new_master_knows_its_topics_once_all_that_it_found_is_confirmed(
+    store: MessageStore,
+) -> None:
+    """One whose records alone are known would pass for a topic of an earlier life, and be ended."""
+    stores.put(store, change_record(TopicChange(1, [TopicConfig("T")], [])))
+    (last,) = stores.put(store, stores.message())
+    store.log.flush()
+    store.drop_mastership()
+    store.take_mastership()
+    known = [store.knows_its_topics]
+    for end in (last.offset, last.end):
+        store.dispatch(end)
+        known.append(store.knows_its_topics)
+    stores.put(store, stores.message())
+    assert [*known, store.knows_its_topics] == [False, False, True, True]
+
+
 def test_queues_that_grew_are_told_in_the_order_of_the_log(store: MessageStore) -> None:
     """Who waits for them is answered in that order: equal logs, equal answers, in any process."""
     told: list[list[tuple[str, int]]] = []
