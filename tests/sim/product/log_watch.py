@@ -46,7 +46,7 @@ class LogWatch:
         self._starts: dict[int, int] = {}  # of epochs
         self._lineages: dict[str, Lineage] = {}  # that were looked at, by node
         self._written: dict[int, tuple[int, bytearray]] = {}  # by epoch: from where on, bytes
-        self._compared: dict[str, tuple[int, int]] = {}  # by incarnation: cuts, how far
+        self._compared: dict[str, tuple[object, int]] = {}  # by incarnation: history, how far
         self._served: dict[int, int] = {}  # epoch: how far its master has confirmed
         self._known: dict[str, tuple[int, int]] = {}  # by node: volumes it had, confirmed
         self._agreed: dict[tuple[int, int], frozenset[int]] = {}
@@ -103,15 +103,16 @@ class LogWatch:
     def _same_bytes(self, node: Node, group: Any) -> None:
         """What is on its disk beyond confirm, since the last look."""
         facts, log = group.core.log, group._store.log
-        cuts, seen = self._compared.get(group.incarnation, (facts.cuts, 0))
-        start = max(int(facts.confirm), seen if cuts == facts.cuts else 0)
+        history = (facts.cuts, facts.lineage.entries)  # of which epoch bytes are may change, too
+        known, seen = self._compared.get(group.incarnation, (history, 0))
+        start = max(int(facts.confirm), seen if known == history else 0)
         end = min(int(facts.flushed), int(log.flushed), int(log.end))
         if end <= start or node.name in self._cluster.flipped:
             return
         data = self._cluster.logs.read(node, self._group, start, end)
         if len(data) < end - start:
             return  # a file that is just being made or cut; looked at again
-        self._compared[group.incarnation] = (facts.cuts, end)
+        self._compared[group.incarnation] = (history, end)
         lineage = facts.lineage
         while start < end:
             entry = lineage.entry_at(start)

@@ -110,10 +110,6 @@ class TierWatch:
             if entry.hi > len(self._watch.confirmed):
                 raise Violation(f"T6: {entry.key} goes beyond what is confirmed")
 
-    def reaches(self, end: int) -> bool:
-        """Whether everything below ``end`` is in the tier."""
-        return self.chain.end >= end
-
     def _rebuilt(self, entry: PackEntry) -> bytes:
         """The part of the log that a pack holds. Raises Violation."""
         pack = self._bucket.objects.get(self.place.key(entry.key), b"")
@@ -123,8 +119,11 @@ class TierWatch:
         assert isinstance(packed, PackKey)
         return bytes(rebuild_log(pack, self.place, packed))
 
-    def judge(self) -> None:
-        """The bucket alone tells the whole log. Raises Violation."""
+    def judge(self, within_s: float) -> None:
+        """The tier reaches what is confirmed by now, and tells all of it. Raises Violation."""
+        end = len(self._watch.confirmed)
+        if not self._watch.cluster.run(within_s, until=lambda: self.chain.end >= end):
+            raise Violation(f"T16: the tier ends at {self.chain.end}, confirmed is {end}")
         told = b"".join(map(self._rebuilt, self.chain.packs))
         confirmed = bytes(self._watch.confirmed[self.chain.start : self.chain.end])
         if told != confirmed:
