@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -26,7 +27,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * One Java client with its default settings, told what to do by arguments, telling what happened line by line:
  * {@code READY}, {@code ACK key queue offset millis}, {@code NACK status|error millis}, {@code MSG key queue offset body},
- * {@code WAIT error millis}, {@code END acknowledged refused}, {@code SENT status millis}, {@code TRY key times millis topic}.
+ * {@code WAIT error millis}, {@code END acknowledged refused}, {@code SENT status millis}, {@code TRY key times millis topic},
+ * {@code MEMBER clientId}, {@code HOLDS millis group:queue,...}, {@code GOT key group:queue offset}.
  */
 public final class Probe {
     /** What the last send may take after SIGTERM: three attempts within the client's timeout of 3 s, and a reserve. */
@@ -59,6 +61,9 @@ public final class Probe {
                 break;
             case "push":
                 push(nameServers, topic, args[3]);
+                break;
+            case "member":
+                member(nameServers, topic, args[3]);
                 break;
             default:
                 throw new IllegalArgumentException(args[0]);
@@ -223,6 +228,33 @@ public final class Probe {
         consumer.start();
         say("READY");
         Thread.currentThread().join();
+    }
+
+    /** Is a member of a consumer group until the process is ended, and tells twice a second which queues it holds. */
+    @SuppressWarnings("deprecation")
+    private static void member(String nameServers, String topic, String group) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt one : messages) {
+                say("GOT " + one.getMsgId() + " " + place(context.getMessageQueue()) + " " + one.getQueueOffset());
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        say("MEMBER " + consumer.buildMQClientId());
+        Map<MessageQueue, ?> held = consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable();
+        while (true) {
+            say("HOLDS " + millis() + " " + held.keySet().stream().filter(queue -> queue.getTopic().equals(topic))
+                .map(Probe::place).sorted().collect(Collectors.joining(",")));
+            Thread.sleep(500);
+        }
+    }
+
+    private static String place(MessageQueue queue) {
+        return queue.getBrokerName() + ":" + queue.getQueueId();
     }
 
     /** Receives {@code count} messages queue by queue, as callers of the old pull consumer do. */
