@@ -43,6 +43,7 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
     ReportConsumers,
     ReportTopic,
+    ReportTopics,
     RetireGroup,
     SetWritable,
 )
@@ -197,7 +198,9 @@ REMOTING: dict[RequestCode, RequestClass] = {
     ),
     # Topics, as brokers and mqadmin ask for them.
     RequestCode.UPDATE_AND_CREATE_TOPIC: _write("CreateTopic", CreateTopic, _C.INVALID_PARAMETER),
-    RequestCode.GET_ALL_TOPIC_CONFIG: _read("GetAllTopicConfig"),
+    RequestCode.GET_ALL_TOPIC_CONFIG: _read(
+        "GetAllTopicConfig", _C.CONTROLLER_BROKER_METADATA_NOT_EXIST
+    ),
     RequestCode.DELETE_TOPIC_IN_BROKER: _write("DeleteTopic", DeleteTopic, _C.INVALID_PARAMETER),
     # Consumers, likewise.
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _write(
@@ -216,6 +219,14 @@ REMOTING: dict[RequestCode, RequestClass] = {
         _C.CONTROLLER_INVALID_MASTER,
         _C.CONTROLLER_FENCED_MASTER_EPOCH,
         _C.INVALID_PARAMETER,
+        _AMBIGUOUS,
+    ),
+    RequestCode.GANTRY_REPORT_TOPICS: _write(
+        "ReportTopics",
+        ReportTopics,
+        _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        _C.CONTROLLER_INVALID_MASTER,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
         _AMBIGUOUS,
     ),
     RequestCode.GANTRY_GET_CONSUMERS: _read(

@@ -147,7 +147,9 @@ class ReplicationGroup:
             answered=self._controllers_answered,
             failed=self._fail,
         )
-        self.writes.topics = TopicSync(self.view, agent.peers, lambda: self.serving)
+        self.writes.topics = TopicSync(
+            self.view, agent.peers, lambda: self.serving, lambda: self.claim
+        )
         self._consumers = Consumers(options.cluster, options.group, agent.peers, shared.elsewhere)
         me = await agent.join()
         shell_log = LogFacts(

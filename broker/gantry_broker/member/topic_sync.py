@@ -5,6 +5,12 @@ controller's table is read as a whole, what differs from the confirmed table bec
 record, and a topic exists here once that record is confirmed. The record carries the controller's
 version, so a change that arrives twice, or late, changes nothing.
 
+A quorum that has adopted the group does not know what is in its log, and gives no table: then the
+master reports the topics that its log has (31009), and reads again. Before that it appends a change
+that changes nothing, and waits until that is confirmed. So no topic of an earlier master is still
+on its way to the confirmed table when that is reported. Nothing is ever ended because of a table
+that the log was not reported to.
+
 One reading is under way at a time; wishes that come meanwhile share the next. Only a serving master
 synchronises; when the mastership ends all waiting creations are refused.
 """
@@ -14,7 +20,7 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Protocol
 
-from gantry_protocol.bodies import TopicConfig, TopicConfigTable, decode_body
+from gantry_protocol.bodies import TopicConfig, TopicConfigTable, decode_body, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import BodyError, GantryError, HeaderError, RecordError
@@ -23,12 +29,14 @@ from gantry_protocol.headers.brokeradmin import (
     CreateTopicResponseHeader,
     DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
+    ReportTopicsRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.process import log
 from gantry_protocol.remoting.asking import Asker, Outcome
 from msgspec.structs import replace
 
+from gantry_broker.clients.consumers import Claim
 from gantry_broker.clients.view import Created
 from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal, SendOutcome, Store
 from gantry_broker.store.tables.topics import TopicChange, change_record
@@ -38,7 +46,10 @@ PAUSES = 10.0  # times what a reading took here; the controllers need about as m
 PAUSE_MIN_S = 0.02  # a table of a few hundred topics
 PAUSE_MAX_S = 0.5  # who creates a topic waits for it
 MAX_WAITING = 4096
+RETRY_S = 1.0
+TOPICS_PER_REPORT = 1_000  # some 300 KB
 
+_NOT_REPORTED = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
 _NO_MASTER = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
 
 _log = log.get("topics")
@@ -71,13 +82,22 @@ class TopicSync:
         host: the group.
         peers: the controllers.
         serving: whether this is the serving master now.
+        claim: by what; asked only while it serves.
     """
 
-    def __init__(self, host: TopicHost, peers: Asker, serving: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        host: TopicHost,
+        peers: Asker,
+        serving: Callable[[], bool],
+        claim: Callable[[], Claim],
+    ) -> None:
         """Nothing is under way."""
         self._host = host
         self._peers = peers
         self._serving = serving
+        self._claim = claim
+        self._wanted = 0  # the newest version that was heard of
         self._reading = False
         self._again = False
         self._used_s = 0.0  # CPU of this reading
@@ -139,6 +159,7 @@ class TopicSync:
 
     def catch_up(self, version: int) -> None:
         """The controllers' table is at ``version``; make ours follow."""
+        self._wanted = max(self._wanted, version)
         if version > self._host.store.topics.version and self._serving():
             self._read()
 
@@ -165,12 +186,65 @@ class TopicSync:
         if not self._serving():
             self._finish(_NO_MASTER)
             return
+        if isinstance(outcome, RemotingCommand) and outcome.code == _NOT_REPORTED:
+            self._report()
+            return
         try:
             begun_s = thread_time()
             self._append_difference(_table(outcome))
             self._used_s = thread_time() - begun_s
         except GantryError as error:
             self._finish(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
+
+    # ---- the log's topics, for a quorum that has adopted the group
+
+    def _report(self) -> None:
+        claim = self._claim()
+        record = change_record(TopicChange(self._host.store.topics.version))
+        record.store_host = record.born_host = self._host.store_host
+
+        def confirmed(outcome: SendOutcome) -> None:
+            if outcome.code == ResponseCode.SUCCESS:
+                self._report_from(claim, self._host.store.topics.all(), 0)
+            else:
+                self._appended(outcome)
+
+        try:
+            self._host.store.append([record], confirmed)
+        except RecordError as error:
+            self._finish(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
+
+    def _report_from(self, claim: Claim, topics: list[TopicConfig], start: int) -> None:
+        """Report ``topics`` from ``start`` on; one part after another, the last one ends it."""
+        if not self._serving() or self._claim() != claim:
+            self._finish(_NO_MASTER)
+            return
+        end = start + TOPICS_PER_REPORT
+        header = ReportTopicsRequestHeader(
+            self._host.cluster,
+            self._host.broker_name,
+            claim.broker_id,
+            claim.epoch,
+            claim.incarnation,
+            more=end < len(topics),
+        )
+        body = TopicConfigTable({topic.topic_name: topic for topic in topics[start:end]})
+        command = request(RequestCode.GANTRY_REPORT_TOPICS, to_ext(header), encode_body(body))
+
+        def answered(outcome: Outcome) -> None:
+            if not isinstance(outcome, RemotingCommand) or outcome.code != ResponseCode.SUCCESS:
+                why = outcome.remark if isinstance(outcome, RemotingCommand) else str(outcome)
+                self._finish(Refusal(ResponseCode.SYSTEM_BUSY, f"topics were not reported: {why}"))
+            elif header.more:
+                self._report_from(claim, topics, end)
+            else:
+                _log.info("the controllers know the topics of the log", topics=len(topics))
+                self._again = True
+                self._finish(None)
+
+        self._peers.ask(command, answered, CALL_TIMEOUT_S)
+
+    # ---- what is missing here
 
     def _append_difference(self, table: TopicConfigTable) -> None:
         change = self._host.store.topics.difference(
@@ -241,6 +315,9 @@ class TopicSync:
                 self._waiting.append((version, done))
         if (self._again or self._waiting) and refusal is None and self._serving():
             self._read_later()
+        elif refusal is not None and self._wanted > reached and self._serving():
+            self._reading = True
+            asyncio.get_running_loop().call_later(RETRY_S, self._read_on)
 
     def _read_later(self) -> None:
         """Once more: at once, or after a pause by what one costs where there are many topics."""

@@ -44,8 +44,8 @@ async def adopt(
     Controllers that lost their volumes, or a new quorum, refuse brokers that know of epochs which
     they never decided (ControllerBehind), as it may be the quorum that is wrong. This lets them in,
     from the newest of these epochs on. The furthest copy is elected once all are there; the others
-    follow it. Topics and positions are in its log; topics of the name service that never had a
-    message must be made again.
+    follow it. Topics and positions are in its log, and routes come back with its mastership;
+    settings of consumer groups and key-values of the name service must be made again.
     """
     target = await admin_of(controllers, token_file)
     async with AdminClient(target.controllers, target.token) as admin:

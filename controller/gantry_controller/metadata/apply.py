@@ -34,6 +34,7 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
     ReportConsumers,
     ReportTopic,
+    ReportTopics,
     RetireGroup,
     SetWritable,
 )
@@ -64,6 +65,7 @@ from gantry_controller.metadata.topics import (
     forget_import,
     import_broker,
     report_topic,
+    report_topics,
 )
 
 
@@ -123,5 +125,7 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return change_settings(state, event)
         case ReportTopic():
             return report_topic(state, event)
+        case ReportTopics():
+            return report_topics(state, event)
         case _:
             assert_never(event)

@@ -238,6 +238,20 @@ class ForgetImport(_Event, frozen=True, tag="ForgetImport/1"):
     address: str
 
 
+class ReportTopics(_Event, frozen=True, tag="ReportTopics/1"):
+    """The master of an adopted group says which topics its log has (code 31009).
+
+    ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
+    ``more``: further parts of the same table follow.
+    """
+
+    broker_id: BrokerId
+    master_epoch: Epoch
+    topics: dict[str, Topic]
+    incarnation: str = ""
+    more: bool = False
+
+
 class PutSubscriptionGroup(_Event, frozen=True, tag="PutSubscriptionGroup/1"):
     """Creates or changes a subscription group (code 200); an empty ``name`` means every group.
 
@@ -335,6 +349,7 @@ Event = (
     | SetWritable
     | ChangeSettings
     | ReportTopic
+    | ReportTopics
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

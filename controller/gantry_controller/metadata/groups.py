@@ -31,6 +31,7 @@ from gantry_controller.metadata.state import (
     TopicTable,
 )
 from gantry_controller.metadata.subscriptions import end_consumers
+from gantry_controller.metadata.topics import await_topics
 
 MEMBERS_MAX = 128
 """A group of nine leaks an id now and then (a Java broker whose 1013 reply was lost asks for the
@@ -104,6 +105,7 @@ def adopt_group(state: MetadataState, event: AdoptGroup) -> Result:
     if event.epoch <= group.master_epoch:
         return Result(group=group)
     adopted = state.put(group, master_epoch=event.epoch, base_epoch=event.epoch)
+    await_topics(state, adopted)
     return Result(group=adopted, changed=True)
 
 

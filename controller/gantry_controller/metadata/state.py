@@ -66,9 +66,15 @@ A group makes it with the first send.
 
 
 class TopicTable(Parted, frozen=True, array_like=True):
-    """The topics of one group."""
+    """The topics of one group.
+
+    Attributes:
+        is_partial: the group was adopted, and its master has not said yet which topics its log has.
+            What is missing here says nothing then, and nobody may compare a log with it.
+    """
 
     topics: dict[str, Topic] = msgspec.field(default_factory=dict)
+    is_partial: bool = False
 
     @property
     def parts(self) -> Mapping[str, Topic]:

@@ -16,7 +16,7 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
-from gantry_controller.metadata.topics import NAME_CHARS, addressed
+from gantry_controller.metadata.topics import NAME_CHARS, addressed, not_its_master
 
 NAME_LENGTH_MAX = 255  # Validators.CHARACTER_MAX_LENGTH
 CONFIG_BYTES_MAX = 16 * 1024
@@ -117,16 +117,9 @@ def forget_consumers(state: MetadataState, event: ForgetConsumers) -> Result:
 def _refuse_report(
     state: MetadataState, group: BrokerGroup, event: ReportConsumers
 ) -> tuple[ResponseCode, str] | None:
-    if (group.master_id, group.master_incarnation) != (event.broker_id, event.incarnation):
-        return (
-            ResponseCode.CONTROLLER_INVALID_MASTER,
-            f"This process of broker {event.broker_id} is not the master of {group.name}",
-        )
-    if group.master_epoch != event.master_epoch:
-        return (
-            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
-            f"The group is in master epoch {group.master_epoch}, not {event.master_epoch}",
-        )
+    refusal = not_its_master(group, event.broker_id, event.incarnation, event.master_epoch)
+    if refusal is not None:
+        return refusal
     known = state.consumer_table(group.key).groups
     if len(known) + sum(name not in known for name in event.groups) > CONSUMER_GROUPS_MAX:
         return (

@@ -6,6 +6,7 @@ be an increment (upstream's ``deleteTopicWithBrokerRegistration`` is false).
 """
 
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 
 from gantry_controller.metadata.attributes import AttributesError, altered
@@ -15,10 +16,12 @@ from gantry_controller.metadata.events import (
     ForgetImport,
     ImportBroker,
     ReportTopic,
+    ReportTopics,
 )
-from gantry_controller.metadata.results import Result, refuse
+from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import (
     DEFAULT_TOPIC,
+    BrokerGroup,
     GroupKey,
     ImportedBroker,
     MetadataState,
@@ -31,6 +34,7 @@ QUEUES_MAX = 4096  # per topic and group; a typing error must not create a milli
 PERM_MAX = 7  # PermName: inherit 1, write 2, read 4
 TOPICS_PER_GROUP_MAX = 100_000
 IMPORTED_BROKERS_MAX = 64  # of one group name
+VERSIONS_PER_EPOCH = 2**32  # of a group's topics, between two adoptions
 
 NAME_CHARS = frozenset("%|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
@@ -76,7 +80,7 @@ def delete_topic(state: MetadataState, event: DeleteTopic) -> Result:
             continue
         table = state.topic_table(key)
         rest = {topic: config for topic, config in table.topics.items() if topic != event.topic}
-        state.put_topics(key, TopicTable(version=table.version + 1, topics=rest))
+        state.put_topics(key, replace(table, version=table.version + 1, topics=rest))
         changed = True
     key = (event.cluster, event.name)
     return Result(topics_version=state.topic_table(key).version, changed=changed)
@@ -177,6 +181,59 @@ def report_topic(state: MetadataState, event: ReportTopic) -> Result:
     return Result(changed=any(changes))
 
 
+def await_topics(state: MetadataState, group: BrokerGroup) -> None:
+    """The topics of a group that was just adopted are those of its log, and not known yet.
+
+    The version goes on above every one that a log of the group may hold: another quorum counted
+    from 0, or from an earlier adoption, which was at a lower epoch.
+    """
+    table = state.topic_table(group.key)
+    version = max(table.version + 1, group.base_epoch * VERSIONS_PER_EPOCH)
+    state.put_topics(group.key, replace(table, version=version, is_partial=True), ())
+
+
+def report_topics(state: MetadataState, event: ReportTopics) -> Result:
+    """Takes over a part of what the log of an adopted group has, as it stands there.
+
+    A topic that somebody has made here since is as it was made here. Nothing is taken over once the
+    table is whole: a topic of a late report may have been deleted.
+    """
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+        return missing(state, event, code, "Broker metadata is not existed")
+    problem = not_its_master(group, event.broker_id, event.incarnation, event.master_epoch)
+    if problem is not None:
+        return refuse(*problem, group)
+    table = state.topic_table(group.key)
+    if not table.is_partial:
+        return Result(group=group)
+    topics = dict(table.topics)
+    for name, topic in sorted(event.topics.items()):
+        topics[name] = replace(topics.get(name, topic), since=0)  # in the log it is no other one
+    version = table.version + 1
+    whole = replace(table, version=version, topics=topics, is_partial=event.more)
+    state.put_topics(group.key, whole, event.topics)
+    return Result(group=group, topics_version=version, changed=True)
+
+
+def not_its_master(
+    group: BrokerGroup, broker_id: BrokerId, incarnation: str, epoch: Epoch
+) -> tuple[ResponseCode, str] | None:
+    """The reason to refuse a report: it is not of the process that is master in this epoch."""
+    if (group.master_id, group.master_incarnation) != (broker_id, incarnation):
+        return (
+            ResponseCode.CONTROLLER_INVALID_MASTER,
+            f"This process of broker {broker_id} is not the master of {group.name}",
+        )
+    if group.master_epoch != epoch:
+        return (
+            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+            f"The group is in master epoch {group.master_epoch}, not {epoch}",
+        )
+    return None
+
+
 def forget_import(state: MetadataState, event: ForgetImport) -> Result:
     """Strikes an imported broker; the last one takes its group's topics with it."""
     key = (event.cluster, event.name)
@@ -254,7 +311,7 @@ def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic])
     for name, topic in news.items():
         known = table.topics.get(name)
         merged[name] = replace(topic, since=version if known is None else known.since)
-    state.put_topics(key, TopicTable(version=version, topics=merged), news)
+    state.put_topics(key, replace(table, version=version, topics=merged), news)
     return True
 
 

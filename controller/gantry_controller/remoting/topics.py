@@ -6,7 +6,7 @@ newer version.
 
 from functools import partial
 
-from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
+from gantry_protocol.bodies import TopicConfig, TopicConfigTable, decode_body, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers import from_ext, to_ext
@@ -15,9 +15,10 @@ from gantry_protocol.headers.brokeradmin import (
     CreateTopicResponseHeader,
     DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
+    ReportTopicsRequestHeader,
 )
 
-from gantry_controller.metadata.events import CreateTopic, DeleteTopic
+from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ReportTopics
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import Topic
@@ -38,6 +39,7 @@ class TopicRequests:
             RequestCode.UPDATE_AND_CREATE_TOPIC: self._create_topic,
             RequestCode.GET_ALL_TOPIC_CONFIG: self._topics,
             RequestCode.DELETE_TOPIC_IN_BROKER: self._delete_topic,
+            RequestCode.GANTRY_REPORT_TOPICS: self._report,
         }
 
     def _create_topic(self, exchange: Exchange) -> None:
@@ -66,6 +68,21 @@ class TopicRequests:
         )
         self._dispatcher.write(exchange, event, partial(_topics_changed, exchange.request))
 
+    def _report(self, exchange: Exchange) -> None:
+        """ReportTopics (31009)."""
+        header = from_ext(ReportTopicsRequestHeader, exchange.request.ext)
+        body = decode_body(TopicConfigTable, exchange.request.body)
+        event = ReportTopics(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            master_epoch=header.master_epoch,
+            incarnation=header.incarnation,
+            topics={name: _topic(one) for name, one in body.topic_config_table.items()},
+            more=header.more,
+        )
+        self._dispatcher.write(exchange, event, partial(_topics_changed, exchange.request))
+
     def _topics(self, exchange: Exchange) -> None:
         header = from_ext(GetAllTopicConfigRequestHeader, exchange.request.ext)
 
@@ -75,6 +92,10 @@ class TopicRequests:
                 remark = f"There is no broker group {header.broker_name}"
                 return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
             table = self._machine.state.topic_table(group.key)  # a value: it stays as it is
+            if table.is_partial:
+                code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+                remark = f"The master of {group.name} has not said yet which topics its log has"
+                return reply(exchange.request, code, remark)
             configs: dict[str, TopicConfig] = {}
             for place, topic in enumerate((yield from sorted_in_turns(table.topics)), start=1):
                 if place % BITS == 0:
@@ -93,6 +114,17 @@ class TopicRequests:
 def _topics_changed(to: RemotingCommand, result: Result) -> RemotingCommand:
     ext = to_ext(CreateTopicResponseHeader(result.topics_version))
     return reply(to, result.code, result.remark, ext)
+
+
+def _topic(config: TopicConfig) -> Topic:
+    return Topic(
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+        attributes=config.attributes,
+    )
 
 
 def _topic_config(name: str, topic: Topic) -> TopicConfig:

@@ -6,6 +6,7 @@ Upstream: ``org.apache.rocketmq.remoting.protocol.header``.
 import msgspec
 
 from gantry_protocol.command import Int32, Int64
+from gantry_protocol.headers.controller import WireBrokerId, WireEpoch
 
 
 class CreateTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,6 +42,20 @@ class GetAllTopicConfigRequestHeader(msgspec.Struct, frozen=True, rename="camel"
 
     cluster_name: str | None = None
     broker_name: str | None = None
+
+
+class ReportTopicsRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """ReportTopics (31009): a part of the topics in the log of an adopted group's master.
+
+    The sender must be the master, by all three, when it is applied. ``more``: further parts follow.
+    """
+
+    cluster_name: str
+    broker_name: str
+    broker_id: WireBrokerId
+    master_epoch: WireEpoch
+    incarnation: str = ""
+    more: bool = False
 
 
 class DeleteTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

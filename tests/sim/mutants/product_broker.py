@@ -8,6 +8,17 @@ _mutant = one_edit("gantry_broker")
 
 MUTANTS = (
     _mutant(
+        "reports-before-the-log-is-confirmed",
+        "broker member",
+        "a topic of the last master is not reported to a quorum that adopts, and is ended",
+        "member.topic_sync:TopicSync._report",
+        "self._host.store.append([record], confirmed)",
+        "confirmed(SendOutcome(ResponseCode.SUCCESS))",
+        UnitTests(
+            "unit/broker/member/test_topic_sync.py::test_a_quorum_that_adopts_is_told_the_topics_of_the_log"
+        ),
+    ),
+    _mutant(
         "one-in-sync-is-enough",
         "broker member",
         "a send is answered 0 with fewer than minInSyncReplicas",

@@ -10,7 +10,7 @@ loss       no complete member can return: the furthest that lives is elected, al
            else of what was acknowledged before
 returned   the same, and the complete members return after all: they stop, and keep their volumes
 quorum     the controllers lose their volumes: the copies are refused until they are adopted, one
-           fewer if one is lost; nothing acknowledged is missing
+           fewer if one is lost; nothing acknowledged is missing, nor a topic
 cleaned    the members are struck off the record: they register anew, and nothing is missing
 forgotten  a member that is lost for good is struck; one that lives is not
 =========  =====================================================================================
@@ -20,21 +20,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gantry_cli.client.session import session
-from gantry_cli.client.topics import create_topic
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
-from gantry_protocol.errors import GantryError, RemotingError, ResolveError
+from gantry_protocol.errors import RemotingError, ResolveError
 from gantry_protocol.records import decode_offset_msg_id
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, GROUP, http
 from sim.product.kinds import BEGIN_S, PEACE_S, RAISED_SURELY_S, ProductRun
-from sim.product.rereader import QUEUES, Rereader
+from sim.product.rereader import Rereader
 from sim.product.watch import Watch
-from sim.product.workload import TOPIC, Workload
+from sim.product.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,7 +172,6 @@ class LossRun(ProductRun):
         for node in cluster.brokers:
             node.boot()
         self._until("all are there", lambda: cluster.is_whole)
-        self._make_topic()
 
     def _cleaned(self, rng: Any) -> None:
         """``mqadmin cleanBrokerMetadata`` in an outage of all brokers."""
@@ -299,21 +296,6 @@ class LossRun(ProductRun):
             "minInSyncReplicas": self._cluster.min_in_sync,
         }
         self._ask("PUT", PATH, wish, 200)
-
-    def _make_topic(self) -> None:
-        """The name service knows no topic any more."""
-        done: list[str] = []
-
-        async def make(node: Node) -> None:
-            async with session(self._cluster.name_servers) as client:
-                while not done:
-                    with suppress(GantryError):
-                        await create_topic(client, TOPIC, queues=QUEUES, cluster=CLUSTER)
-                        done.append(TOPIC)
-                    await asyncio.sleep(0.2)
-
-        self._cluster.client(f"person-{len(self._cluster.clients)}", make).boot()
-        self._until("its topic is made", lambda: bool(done))
 
     # ---- what controllers say
 

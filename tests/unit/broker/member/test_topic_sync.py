@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gantry_broker.clients.consumers import Claim
 from gantry_broker.member import topic_sync
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.member.topic_sync import TopicSync
 from gantry_broker.store.contract import ReadLimits, Refusal, SendOutcome
-from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
+from gantry_broker.store.tables.topics import TopicChange, change_record
+from gantry_protocol.bodies import TopicConfig, TopicConfigTable, decode_body, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConnectError
 from gantry_protocol.remoting.asking import Outcome
+from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 from support import stores
 
+CLAIM = Claim(BrokerId(2), Epoch(8), "i")
 T = TopicConfig("T", 1, 1)
 
 
@@ -53,10 +57,23 @@ class Controllers:
         self.since: dict[str, int] = {}
         self.version = 0
         self.away = False
+        self.is_partial = False
+        self.reports: list[list[str]] = []
 
     def ask(self, command: RemotingCommand, done: Callable[[Outcome], None], _: float) -> None:
         if self.away:
             done(ConnectError("nobody", refused=True))
+        elif command.code == RequestCode.GANTRY_REPORT_TOPICS:
+            signed = [command.ext[one] for one in ("brokerId", "masterEpoch", "incarnation")]
+            assert signed == ["2", "8", "i"]
+            told = decode_body(TopicConfigTable, command.body).topic_config_table
+            self.reports.append(list(told))
+            self.topics = {**told, **self.topics}
+            self.version += 1
+            self.is_partial = command.ext["more"] == "true"
+            done(reply(command))
+        elif command.code == RequestCode.GET_ALL_TOPIC_CONFIG and self.is_partial:
+            done(reply(command, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "not yet"))
         elif command.code == RequestCode.GET_ALL_TOPIC_CONFIG:
             body = TopicConfigTable(
                 dict(self.topics), topics_version=self.version, topics_since=self.since
@@ -74,7 +91,7 @@ class Controllers:
 class World:
     def __init__(self, directory: Path) -> None:
         self.host, self.controllers = Host(directory), Controllers()
-        self.sync = TopicSync(self.host, self.controllers, lambda: True)  # type: ignore[arg-type]
+        self.sync = TopicSync(self.host, self.controllers, lambda: True, lambda: CLAIM)  # type: ignore[arg-type]
         self.heard: list[Refusal | None] = []
 
     def create(self) -> None:
@@ -112,6 +129,41 @@ def test_a_topic_that_was_deleted_and_created_unseen_begins_anew(world: World) -
     world.sync.catch_up(6)
     world.host.confirm()
     assert b"new" in world.read(), "it is the same one from then on"
+
+
+def test_a_quorum_that_adopts_is_told_the_topics_of_the_log(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_sync, "TOPICS_PER_REPORT", 1)
+    world.create()
+    world.host.confirm()
+    world.send(b"kept")
+    late = TopicChange(2, [replace(T, topic_name="late")])  # of the last master, not confirmed yet
+    stores.put(world.host.messages, change_record(late))
+    made_since = replace(T, topic_name="made")
+    world.controllers.topics, world.controllers.version = {"made": made_since}, 7 << 32
+    world.controllers.is_partial = True
+    world.sync.catch_up(7 << 32)
+    assert world.controllers.reports == [], "more may be on its way to the table"
+    world.host.confirm()
+    assert world.controllers.reports == [["T"], ["late"]]
+    world.host.confirm()
+    assert world.host.store.topics.version == world.controllers.version
+    assert sorted(one.topic_name for one in world.host.store.topics.all()) == ["T", "late", "made"]
+    assert b"kept" in world.read()
+
+
+async def test_what_could_not_be_read_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_sync, "RETRY_S", 0.0)
+    world.controllers.away = True
+    world.controllers.topics, world.controllers.version = {"T": T}, 5
+    world.sync.catch_up(5)
+    world.controllers.away = False
+    await asyncio.sleep(0.01)
+    world.host.confirm()
+    assert world.host.store.topics.lookup("T") == T
 
 
 def test_a_deletion_is_over_once_it_is_confirmed_in_the_log(world: World) -> None:
@@ -165,7 +217,7 @@ def test_changes_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(topic_sync, "MAX_WAITING", 1)
     controllers = Controllers()
     host = Host(tmp_path)
-    sync = TopicSync(host, controllers, lambda: True)
+    sync = TopicSync(host, controllers, lambda: True, lambda: CLAIM)
     refusals: list[Refusal | None] = []
     sync.create(T, refusals.append, if_absent=True)
     sync.create(TopicConfig("U", 1, 1), refusals.append, if_absent=True)

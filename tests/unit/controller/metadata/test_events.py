@@ -71,6 +71,7 @@ SAMPLES: list[Event] = [
     events.SetWritable(**GROUP, writable=False),
     events.ChangeSettings(settings={"orderMessageEnable": "true"}),
     events.ReportTopic(topic="t", queues={"b": TOPIC}),
+    events.ReportTopics(**GROUP, broker_id=BrokerId(1), master_epoch=Epoch(8), topics={"t": TOPIC}),
 ]
 
 

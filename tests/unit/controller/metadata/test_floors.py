@@ -10,14 +10,18 @@ from gantry_controller.metadata.events import (
     AcceptLoss,
     AdoptGroup,
     CleanBrokerData,
+    CreateTopic,
     FloorRow,
     LiveMember,
     RaiseFloors,
     RemoveGroup,
+    ReportTopics,
 )
 from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import Topic
+from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Epoch, Offset
-from support.metadata_world import CLUSTER, NAME, World, three_in_sync
+from support.metadata_world import CLUSTER, NAME, World, incarnation, three_in_sync
 
 KEY = (CLUSTER, NAME)
 
@@ -260,6 +264,47 @@ def test_a_new_quorum_adopts_three_copies() -> None:
     assert not made.elect(live=[at(made, 1, 7, 50)], waited=True).ok
     assert made.elect(live=[at(made, 1, 7, 50), at(made, 2, 7, 60), at(made, 3, 6, 99)]).ok
     assert (made.group.master_id, made.group.master_epoch) == (2, 8)
+
+
+def report(world: World, *topics: str, epoch: int = 8, more: bool = False) -> Result:
+    event = ReportTopics(
+        cluster=CLUSTER,
+        name=NAME,
+        broker_id=BrokerId(2),
+        master_epoch=Epoch(epoch),
+        incarnation=incarnation(2),
+        topics=dict.fromkeys(topics, Topic(4, 4, 6)),
+        more=more,
+    )
+    return world.apply(event)
+
+
+def make(world: World, topic: str) -> None:
+    event = CreateTopic(cluster=CLUSTER, name=NAME, topic=topic, config=Topic(9, 9, 6))
+    assert world.apply(event).ok
+
+
+def test_an_adopted_group_has_the_topics_of_its_log_and_those_made_since() -> None:
+    made = new_quorum()
+    make(made, "both")
+    assert adopt(made, 7).ok
+    for number in (1, 2, 3):
+        assert made.register(number, last_epoch=7).ok
+    assert made.elect(live=[at(made, 1, 7, 50), at(made, 2, 7, 60), at(made, 3, 6, 99)]).ok
+    make(made, "since")
+    assert made.state.topic_table(KEY).version > 7 << 32, "no log of the group is as far"
+    assert report(made, "t", epoch=7).code == ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
+    assert report(made, "t", "both", more=True).changed
+    assert made.state.topic_table(KEY).is_partial
+    make(made, "meanwhile")
+    assert report(made, "u").changed
+    table = made.state.topic_table(KEY)
+    assert not table.is_partial
+    assert sorted(table.topics) == ["both", "meanwhile", "since", "t", "u"]
+    assert (table.topics["both"].read_queue_nums, table.topics["both"].since) == (9, 0)
+    assert made.state.groups_with("u") == [KEY]
+    assert not report(made, "late").changed, "it may have been deleted"
+    assert "late" not in made.state.topic_table(KEY).topics
 
 
 def test_what_this_quorum_has_decided_is_not_given_up() -> None:
