@@ -91,6 +91,7 @@ OPEN_ON_BROKERS = {
     "GANTRY_PASSED_ON": "of the same connection alone",
     # A hint: the broker asks the controllers and believes them.
     "NOTIFY_BROKER_ROLE_CHANGED": "believed of nobody",
+    "GANTRY_CONSUMERS_CHANGED": "a reason to ask the controllers, 20 times a second at most",
 }
 
 
