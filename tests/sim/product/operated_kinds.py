@@ -101,7 +101,7 @@ class GroupsRun(OperatorRun):
         self._cluster.begins.append(self._begin)
         super().act()
         if self._tier is not None:
-            self._tier.judge()
+            self._tier.judge(within_s=60)
 
     def _begin(self) -> None:
         cluster = self._cluster
