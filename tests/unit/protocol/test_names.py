@@ -49,7 +49,14 @@ BODIES = [
 ]
 # Of other members of the cluster, which ask clients what we ask here; and questions that are
 # answered and forgotten.
-FROM_MEMBERS = {"ConsumerReport", "HeartbeatsBody", "LooksBody", "SyncStateSetBody", "list[str]"}
+FROM_MEMBERS = {
+    "ConsumerReport",
+    "HeartbeatsBody",
+    "LooksBody",
+    "SyncStateSetBody",
+    "TopicConfigTable",
+    "list[str]",
+}
 ONE_BY_ONE = {"HeartbeatData"}  # a group with such a name is passed over
 
 
