@@ -132,7 +132,10 @@ class Pace:
     def joined(self, now_ms: int) -> None:
         """It is in the set again, and what it did before counts no more."""
         self._returned_ms = now_ms
-        self.out_until_ms = self.recent_ms = 0
+        self.out_until_ms = self.recent_ms = self.standing_ms = 0
+        # A newcomer stood below the mark for as long as its copy took. It would leave at once.
+        self._mark = None
+        self._mark_ms = self._seen_ms = now_ms
         self._stalls.clear()
 
 

@@ -10,6 +10,20 @@ RULE = "unit/broker/replica/test_pace.py"
 
 MUTANTS = (
     Mutant(
+        "copying-counts-as-standing-still",
+        "pace",
+        "a newcomer leaves the set as soon as its copy is complete, and comes and goes for a while",
+        (
+            Edit(
+                f"{REPLICA}.pace:Pace.joined",
+                "self.recent_ms = self.standing_ms = 0",
+                "self.recent_ms = 0",
+            ),
+        ),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
         "still-member-stays",
         "pace",
         "a member that stands still holds everybody up for 2 s, though enough others stay",

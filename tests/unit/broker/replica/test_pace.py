@@ -56,6 +56,19 @@ def test_a_member_that_is_always_a_little_behind_does_not_stall() -> None:
     assert one.pace.recent_ms == one.pace.stalled_ms == 0
 
 
+def test_what_a_copy_took_does_not_count_once_it_is_complete() -> None:
+    """A newcomer stands below the end of the log for as long as it copies what was before."""
+    newcomer = Watched()
+    newcomer.run(10 * STILL_MS, stalls=True)
+    assert newcomer.pace.holds_up
+    newcomer.pace.joined(newcomer.now_ms)
+    assert not newcomer.pace.holds_up
+    newcomer.run(STILL_MS - 100, stalls=True)
+    assert not newcomer.pace.holds_up
+    newcomer.run(200, stalls=True)
+    assert newcomer.pace.holds_up, "it stands still as a member"
+
+
 def test_a_moment_is_no_stall() -> None:
     one = Watched()
     for _ in range(200):
