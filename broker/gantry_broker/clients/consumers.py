@@ -175,16 +175,20 @@ class Consumers:
 
     # ---- reading the members
 
-    def _read_members(self) -> None:
+    def _ask_members(self, came: Callable[[Outcome], None]) -> None:
+        """Ask what the controllers hold; ``came`` is called in this mastership only."""
         claim = self._claim
         header = GetConsumersRequestHeader(self._name, self._cluster)
         command = request(RequestCode.GANTRY_GET_CONSUMERS, to_ext(header))
 
         def answered(outcome: Outcome) -> None:
             if self._claim is claim:
-                self._members_came(outcome)
+                came(outcome)
 
         self._peers.ask(command, answered, CALL_TIMEOUT_S)
+
+    def _read_members(self) -> None:
+        self._ask_members(self._members_came)
 
     def _members_came(self, outcome: Outcome) -> None:
         if _code(outcome) == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
@@ -210,11 +214,9 @@ class Consumers:
 
     def _verify(self) -> None:
         """Read what the controllers hold; nothing is concluded if it changes meanwhile."""
-        claim, reports = self._claim, self.reports
+        reports = self.reports
 
-        def answered(outcome: Outcome) -> None:
-            if self._claim is not claim:
-                return
+        def came(outcome: Outcome) -> None:
             self._after("verify", VERIFY_EVERY_S, self._verify)
             if self._reporting or self.reports != reports:
                 return
@@ -228,9 +230,7 @@ class Consumers:
                 if before.get(group) != held.get(group):
                     self.changed(group)
 
-        header = GetConsumersRequestHeader(self._name, self._cluster)
-        command = request(RequestCode.GANTRY_GET_CONSUMERS, to_ext(header))
-        self._peers.ask(command, answered, CALL_TIMEOUT_S)
+        self._ask_members(came)
 
     def _forget(self) -> None:
         """Who has not come back by now is gone."""

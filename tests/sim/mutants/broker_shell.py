@@ -517,7 +517,7 @@ _SERVING = (
     _mutant(
         "members-of-an-earlier-mastership",
         "consumers that were read in an earlier mastership are remembered in this one",
-        "clients.consumers:Consumers._read_members",
+        "clients.consumers:Consumers._ask_members",
         "self._claim is claim",
         "True",
         f"{CLIENTS}/test_consumers.py::"
