@@ -7,9 +7,10 @@ import pytest
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.remoting import notifier as module
 from gantry_controller.remoting.notifier import Notifier
-from gantry_controller.remoting.replies import role_change
+from gantry_controller.remoting.replies import consumers_changed, role_change
 from gantry_lab.bench.ports import free_ports
 from gantry_protocol.bodies import SyncStateSetBody, decode_body
+from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.headers import from_ext
 from gantry_protocol.headers.controller import NotifyBrokerRoleChangedRequestHeader
@@ -100,6 +101,25 @@ async def test_newest_replaces_what_waits_for_the_same_address(broker: Broker) -
     assert broker.epochs() == [6, 7, 8]
     assert broker.server.stats.accepted == 1
     await notifier.close()
+
+
+async def test_a_role_change_that_waits_is_not_replaced_by_news_of_consumers(
+    broker: Broker,
+) -> None:
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
+    first, last = changes(2)
+    notifier.tell(broker.address, first)
+    for _ in range(3):
+        notifier.tell(broker.address, consumers_changed("c"))
+    async with asyncio.timeout(PATIENCE_S):
+        while notifier.waiting:
+            await asyncio.sleep(0.001)
+        notifier.tell(broker.address, last)  # behind all that waited
+        while not broker.told or broker.told[-1].ext != last.ext:
+            await asyncio.sleep(0.001)
+    await notifier.close()
+    role, news = RequestCode.NOTIFY_BROKER_ROLE_CHANGED, RequestCode.GANTRY_CONSUMERS_CHANGED
+    assert [command.code for command in broker.told] == [role, news, role]
 
 
 async def test_dead_address_harms_nobody(broker: Broker) -> None:

@@ -14,6 +14,7 @@ BOTH, VIEW = (
 )
 REPORTS = "unit/broker/clients/test_consumers.py"
 EVENTS = "unit/controller/metadata/test_subscriptions.py"
+TOLD = "integration/controller/test_notifier.py"
 GONE = "unit/controller/liveness/test_unheard.py"
 
 
@@ -63,6 +64,14 @@ MUTANTS = (
         "self._answered_s + LOOK_GAP_S",
         "0 * self._answered_s",
         BOTH,
+    ),
+    _mutant(
+        "role-change-replaced-by-news",
+        "news of consumers take the place of a role change that waits for the same broker",
+        "gantry_controller.remoting.notifier:Notifier.tell",
+        "self._next.setdefault(address, {})[command.code] = command",
+        "self._next[address] = {command.code: command}",
+        TOLD,
     ),
     _mutant(
         "view-of-the-last-master",
