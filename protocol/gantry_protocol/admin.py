@@ -48,6 +48,21 @@ class GroupDeclaration(_Request):
     route_address: str | None = None
 
 
+MAX_FRONT_PORTS = 64
+
+
+class FrontsDeclaration(_Request):
+    """PUT /v1/clusters/{cluster}/fronts/{name}: clients of a cluster are led to its fronts.
+
+    ``address`` is a host name or an IP address without a port; the group with index n is reached
+    there at ``first_port`` + n, as far as there are ``ports``.
+    """
+
+    address: Annotated[str, Field(min_length=1, max_length=253)]
+    first_port: Annotated[int, Field(ge=1, le=65535)]
+    ports: Annotated[int, Field(ge=1, le=MAX_FRONT_PORTS)]
+
+
 class LeaseRequest(_Request):
     """PUT /v1/quorum/lease."""
 
@@ -110,6 +125,15 @@ class RetireRequest(_Request):
     uid: Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class DrainRequest(_Request):
+    """PUT …/drain: the group takes no new messages, and serves those that it has.
+
+    ``uid`` is of the object that stands for it; None: whichever does.
+    """
+
+    uid: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
 class ForgetRequest(_Request):
     """POST …/forget: strike a member that is dead and outside the sync-state set.
 
@@ -135,13 +159,29 @@ class TierView(_View):
     version: int | None = None
 
 
+class DrainView(_View):
+    """A master's last report on what is left of a group that is being drained.
+
+    ``unread``: messages that consumer groups have not consumed yet, each counted once for each of
+    them; ``parked``: delayed ones; ``transactions``: those that are open. ``done``: nothing is left
+    and nothing new is taken. ``waits_for`` says in words what is waited for; it is empty then.
+    """
+
+    done: bool
+    unread: int
+    parked: int
+    transactions: int
+    waits_for: str = ""
+
+
 class MemberView(_View):
     """One member of a broker group as the controller sees it.
 
     ``epoch`` and the offsets (``log_start`` is its oldest byte) are what its last heartbeat said,
     -1 when none came; ``last_heartbeat_age_ms`` is None when none came. ``disk_stuck`` says why a
     disk that is nearly full takes nothing more, ``log_damage`` what of its log is damaged and was
-    not repaired; both are empty otherwise. ``tier`` is None without one.
+    not repaired; both are empty otherwise. ``tier`` is None without one. ``drain`` is given by the
+    master of a group that is being drained.
     ``refused``: its registration was refused, since it knows of epochs that this quorum never
     decided; ``epoch`` and ``max_offset`` are then what that said.
     """
@@ -164,6 +204,7 @@ class MemberView(_View):
     in_sync: bool
     tier: TierView | None = None
     refused: bool = False
+    drain: DrainView | None = None
 
 
 class LossView(_View):
@@ -186,7 +227,10 @@ class GroupView(_View):
     ``retired``: its owner is gone; everything is kept as it was, and nobody is sent there.
     ``confirmed_offset`` of ``confirmed_epoch`` is how far the quorum knows the group to have
     confirmed its log, -1 for nothing; who holds less is not elected. ``no_master_reason`` says why
-    nobody is, although members live; it is empty where that is not so.
+    nobody is, although members live; it is empty where that is not so. ``drain_began_ms``: it is
+    being drained since then; None: it is not. ``has_others``: other groups of its cluster take
+    messages, so that this one can be drained. ``queues``: of mapped topics that it takes messages
+    for; ``queues_wished``: the same once all that move have moved.
     """
 
     cluster: str
@@ -207,6 +251,10 @@ class GroupView(_View):
     confirmed_offset: int = -1
     no_master_reason: str = ""
     loss: LossView | None = None
+    drain_began_ms: int | None = None
+    has_others: bool = False
+    queues: int = 0
+    queues_wished: int = 0
 
 
 class GroupList(_View):
@@ -310,3 +358,107 @@ class ErrorView(_View):
     message: str
     leader: str | None = None
     peers: list[str] = []
+
+
+class DeclaredFronts(_View):
+    """Fronts of a cluster as they were declared; see `FrontsDeclaration`."""
+
+    name: str
+    address: str
+    first_port: int
+    ports: int
+
+
+class FrontIndex(_View):
+    """A broker group's number among the fronts' ports; whether clients are led to it there."""
+
+    group: str
+    index: int
+    served_by_fronts: bool = False
+
+
+class FrontsView(_View):
+    """GET /v1/clusters/{cluster}/fronts: at most one declaration, and groups by index.
+
+    The groups are those that some front could have a port for: with indexes below
+    ``MAX_FRONT_PORTS``.
+    """
+
+    fronts: list[DeclaredFronts] = Field(default_factory=list)
+    groups: list[FrontIndex] = Field(default_factory=list)
+
+
+class QueuesWish(_Request):
+    """PUT /v1/clusters/{cluster}/queues/{topic}: makes a mapped topic, or changes its map.
+
+    Attributes:
+        queues: how many the topic is to have; never fewer than it has.
+        places: broker groups by number of the queue; new queues that are not named are spread.
+    """
+
+    queues: int
+    places: dict[int, str] = Field(default_factory=dict)
+
+
+class RebalanceRequest(_Request):
+    """POST /v1/clusters/{cluster}/queues-rebalance: queues move until groups have equally many.
+
+    Attributes:
+        dry_run: say what would move, and move nothing.
+        without: groups that shall have none afterwards.
+    """
+
+    dry_run: bool = False
+    without: list[str] = Field(default_factory=list)
+
+
+class SegmentView(_View):
+    """A part of a queue; it ends where the next one starts."""
+
+    group: str
+    start: int
+    queue_id: int
+
+
+class QueueView(_View):
+    """One queue of a mapped topic; ``target``: the group that it is about to move to."""
+
+    number: int
+    segments: list[SegmentView]
+    target: str = ""
+
+
+class MappedTopicView(_View):
+    """The queue map of one topic; ``detail`` where one topic was asked for."""
+
+    topic: str
+    epoch: int
+    queues: int
+    by_group: dict[str, int]
+    moving: int = 0
+    detail: list[QueueView] = Field(default_factory=list)
+
+
+class QueueMapsView(_View):
+    """GET /v1/clusters/{cluster}/queues: at most ``MAPPED_TOPICS_SHOWN`` topics, by name."""
+
+    topics: list[MappedTopicView] = Field(default_factory=list)
+    load: dict[str, int] = Field(default_factory=dict)
+
+
+class MoveView(_View):
+    """A queue that moves, or would."""
+
+    topic: str
+    queue: int
+    group: str
+    target: str
+
+
+class MovesView(_View):
+    """The answer to a rebalance."""
+
+    moves: list[MoveView] = Field(default_factory=list)
+
+
+MAPPED_TOPICS_SHOWN = 1_000

@@ -122,6 +122,7 @@ NO_NAMES = frozenset(
         "consume_from_where",
         "consume_type",
         "disk_stuck",
+        "drain_waits_for",
         "expression_type",
         "index_type",
         "key",  # of a message, and of the controllers' settings

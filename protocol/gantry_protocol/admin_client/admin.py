@@ -14,12 +14,19 @@ from pydantic import ValidationError
 from gantry_protocol.admin import (
     AcceptLossRequest,
     AdoptRequest,
+    DrainRequest,
     ElectRequest,
     EvidenceRequest,
     ForgetRequest,
+    FrontsDeclaration,
+    FrontsView,
     GroupDeclaration,
     GroupView,
+    MovesView,
+    QueueMapsView,
+    QueuesWish,
     QuorumView,
+    RebalanceRequest,
     RetireRequest,
 )
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
@@ -39,6 +46,14 @@ class Admin:
     def _path(self, group: str, verb: str = "") -> str:
         path = f"/v1/groups/{quote(self._cluster, safe='')}/{quote(group, safe='')}"
         return f"{path}/{verb}" if verb else path
+
+    def _fronts(self, name: str = "") -> str:
+        path = f"/v1/clusters/{quote(self._cluster, safe='')}/fronts"
+        return f"{path}/{quote(name, safe='')}" if name else path
+
+    def _queues(self, topic: str = "") -> str:
+        path = f"/v1/clusters/{quote(self._cluster, safe='')}/queues"
+        return f"{path}/{quote(topic, safe='')}" if topic else path
 
     async def group(self, name: str) -> GroupView | NotDeclared | Unreachable:
         """The controllers' knowledge of a group."""
@@ -77,6 +92,52 @@ class Admin:
         """Says what a group is to be like."""
         await self.quorum.ask_leader("PUT", self._path(name), declaration.to_json())
 
+    async def fronts(self) -> FrontsView | Unreachable:
+        """The fronts to which clients of the cluster are led, and each group's port there."""
+        try:
+            return FrontsView.model_validate_json(
+                await self.quorum.ask_leader("GET", self._fronts())
+            )
+        except AdminRefusedError as error:
+            older = f"The controllers of {self.quorum.name} are older than fronts: roll them first."
+            return Unreachable(older if error.status == 404 else str(error))
+        except QuorumUnreachableError as error:
+            return Unreachable(str(error))
+        except ValidationError:
+            return Unreachable(f"{self.quorum.name} gave an answer that tells of no fronts.")
+
+    async def declare_fronts(self, name: str, declaration: FrontsDeclaration) -> None:
+        """Leads clients of the cluster to fronts."""
+        await self.quorum.ask_leader("PUT", self._fronts(name), declaration.to_json())
+
+    async def remove_fronts(self, name: str) -> None:
+        """Leads clients back to the brokers; fronts that are not declared are fine."""
+        await self.quorum.ask_leader("DELETE", self._fronts(name))
+
+    async def queue_maps(self, topic: str | None = None) -> QueueMapsView:
+        """The queue maps of the cluster; of one topic, with each of its queues.
+
+        Raises:
+            AdminRefusedError: the controllers are older than queue maps.
+            QuorumUnreachableError: there is no answer.
+            ValidationError: the answer tells of no queue maps.
+        """
+        query = "" if topic is None else "?" + urlencode({"topic": topic})
+        data = await self.quorum.ask_leader("GET", self._queues() + query)
+        return QueueMapsView.model_validate_json(data)
+
+    async def map_queues(self, topic: str, wish: QueuesWish) -> QueueMapsView:
+        """Makes or changes the map of a topic; raises as ``queue_maps``, or for its refusal."""
+        data = await self.quorum.ask_leader("PUT", self._queues(topic), wish.to_json())
+        return QueueMapsView.model_validate_json(data)
+
+    async def rebalance(self, wish: RebalanceRequest) -> MovesView:
+        """Evens out the queues over the broker groups; raises as ``queue_maps``."""
+        path = f"/v1/clusters/{quote(self._cluster, safe='')}/queues-rebalance"
+        return MovesView.model_validate_json(
+            await self.quorum.ask_leader("POST", path, wish.to_json())
+        )
+
     async def elect(self, name: str, broker_id: int, master_epoch: int) -> None:
         """Asks for a master, if the group is still in this epoch."""
         request = ElectRequest(broker_id=broker_id, master_epoch=master_epoch)
@@ -107,6 +168,15 @@ class Admin:
         """Says that the resource behind a group is gone."""
         body = RetireRequest(uid=uid).to_json()
         await self.quorum.ask_leader("POST", self._path(name, "retire"), body)
+
+    async def drain(self, name: str, uid: str | None = None) -> None:
+        """Has a group take no new messages, and serve those that it has."""
+        body = DrainRequest(uid=uid).to_json()
+        await self.quorum.ask_leader("PUT", self._path(name, "drain"), body)
+
+    async def end_drain(self, name: str) -> None:
+        """Has a group take messages again."""
+        await self.quorum.ask_leader("DELETE", self._path(name, "drain"))
 
     async def forget_member(self, name: str, broker_id: int, incarnation: str | None) -> None:
         """Has a member that is gone struck from the record."""

@@ -37,6 +37,16 @@ class TierRow(msgspec.Struct, frozen=True, array_like=True):
     version: Int64 | None = None
 
 
+class DrainRow(msgspec.Struct, frozen=True, array_like=True):
+    """The drain fields of BrokerHeartbeat, in their order."""
+
+    done: bool
+    unread: Int64 | None = None
+    parked: Int64 | None = None
+    transactions: Int64 | None = None
+    waits_for: str | None = None
+
+
 class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     """One group's heartbeat; fields as in 904."""
 
@@ -54,6 +64,7 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     confirm_epoch: WireEpoch | None = None
     disk_stuck: str | None = None
     log_damage: str | None = None
+    drain: DrainRow | None = None
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -119,6 +130,15 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
             header.tier_reason,
             header.tier_version,
         )
+    drain = None
+    if header.drain_done is not None:
+        drain = DrainRow(
+            header.drain_done,
+            header.drain_unread,
+            header.drain_parked,
+            header.drain_transactions,
+            header.drain_waits_for,
+        )
     return HeartbeatRow(
         broker_name=header.broker_name,
         broker_addr=header.broker_addr,
@@ -134,12 +154,14 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         confirm_epoch=header.confirm_epoch,
         disk_stuck=header.disk_stuck,
         log_damage=header.log_damage,
+        drain=drain,
     )
 
 
 def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeatRequestHeader:
     """The BrokerHeartbeat that ``row`` stands for."""
     tier = row.tier
+    drain = row.drain or DrainRow(done=False)
     return BrokerHeartbeatRequestHeader(
         cluster_name=body.cluster_name,
         broker_addr=row.broker_addr,
@@ -163,4 +185,9 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         tier_version=None if tier is None else tier.version,
         disk_stuck=row.disk_stuck,
         log_damage=row.log_damage,
+        drain_done=None if row.drain is None else drain.done,
+        drain_unread=drain.unread,
+        drain_parked=drain.parked,
+        drain_transactions=drain.transactions,
+        drain_waits_for=drain.waits_for,
     )

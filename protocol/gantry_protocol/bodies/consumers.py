@@ -1,7 +1,8 @@
 """Bodies of the requests about who consumes, between masters and controllers.
 
 ReportConsumers (31001) and GetConsumers (31002) are about one broker group: its master reports what
-changed; its successor, and anybody who asks, reads the whole. GetChangedConsumers (31007) is about
+changed; its successor, and anybody who asks, reads the whole. So are ReportLocks (31011) and
+GetLocks (31012), about the owners of its queues. GetChangedConsumers (31007) is about
 a cluster: who is in a consumer group, whichever master hears it.
 """
 
@@ -48,6 +49,34 @@ class ConsumerTable(Body, frozen=True):
 
     groups: dict[str, ConsumerMembership]
     version: int = 0
+
+
+class LockedQueue(Body, frozen=True):
+    """A queue of a broker group, and the client that owns it; an empty id: nobody does."""
+
+    topic: str
+    queue_id: int
+    client_id: str = ""
+
+
+class LockReport(Body, frozen=True):
+    """ReportLocks (31011): by consumer group, the queues that have another owner than before."""
+
+    groups: dict[str, list[LockedQueue]]
+
+
+class LockList(Body, frozen=True):
+    """The answer to GetLocks (31012).
+
+    Attributes:
+        groups: by consumer group, the queues that have an owner.
+        epoch: of the master that reported last.
+        serial: of its last report.
+    """
+
+    groups: dict[str, list[LockedQueue]]
+    epoch: int = 0
+    serial: int = 0
 
 
 class ClusterClient(Body, frozen=True):

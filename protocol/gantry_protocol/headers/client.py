@@ -138,12 +138,6 @@ class QueueRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     committed: bool = True
 
 
-class GetEarliestMsgStoretimeResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """GetEarliestMsgStoretime (32); -1 when the queue is empty."""
-
-    timestamp: Int64
-
-
 class ViewMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """ViewMessageById (33); ``offset`` is a physical offset."""
 

@@ -1,5 +1,7 @@
 """Headers for subscription groups and for consumers, at the controllers."""
 
+from typing import Annotated
+
 import msgspec
 
 from gantry_protocol.command import Int64
@@ -27,6 +29,19 @@ class ReportConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     broker_id: WireBrokerId
     master_epoch: WireEpoch
     incarnation: str = ""
+
+
+class ReportLocksRequestHeader(ReportConsumersRequestHeader, frozen=True, rename="camel"):
+    """ReportLocks (31011). ``serial`` rises with each report of one master."""
+
+    serial: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = 1
+
+
+class GetLocksRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """GetLocks (31012): the owners of a broker group's queues."""
+
+    broker_name: str
+    cluster_name: str | None = None
 
 
 class GetConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -31,7 +31,9 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     ``tier_state`` is given by a broker whose group has a tier, and says that the other tier fields
     mean something; a ``tier_reason`` has at most 256 characters. ``disk_stuck`` says why a disk
     that is nearly full takes nothing more, in as many; None while it does. ``log_damage`` says what
-    of the log is damaged and was not repaired, in as many; None while nothing is.
+    of the log is damaged and was not repaired, in as many; None while nothing is. ``drain_done`` is
+    given by the master of a group that is being drained, with the other drain fields: what is left
+    (``gantry_protocol.admin.DrainView``); ``drain_waits_for`` has as many characters.
     """
 
     cluster_name: str
@@ -59,6 +61,11 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     tier_version: Int64 | None = None
     disk_stuck: str | None = None
     log_damage: str | None = None
+    drain_done: bool | None = None
+    drain_unread: Int64 | None = None
+    drain_parked: Int64 | None = None
+    drain_transactions: Int64 | None = None
+    drain_waits_for: str | None = None
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
@@ -110,7 +117,7 @@ class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, renam
     """RegisterBroker (1003).
 
     ``last_epoch`` is the newest one that wrote to the log; ``acted_epoch`` the newest one that the
-    broker has taken part in at all.
+    broker has taken part in at all; ``register_check_code`` what its volume was given its id for.
     """
 
     broker_name: str
@@ -126,6 +133,7 @@ class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, renam
     max_offset: WireOffset | None = None
     election_priority: Int32 | None = None
     acted_epoch: WireEpoch | None = None
+    register_check_code: str | None = None
 
 
 class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
@@ -160,7 +168,8 @@ class GetReplicaInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     """``master_epoch`` is always there (0 before the first election); Java unboxes it.
 
-    ``draining_ids`` lists broker ids as ``1;2``.
+    ``draining_ids`` lists the ids of brokers that are about to stop as ``1;2``. ``drain_began_ms``:
+    the group is being drained since then.
     """
 
     master_epoch: WireEpoch
@@ -175,6 +184,7 @@ class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     subscriptions_version: Int64 | None = None
     draining_ids: str | None = None
     group_uid: str | None = None
+    drain_began_ms: Int64 | None = None
 
 
 class GetMetadataResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -46,12 +46,6 @@ class UnRegisterBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel")
     broker_id: Int64
 
 
-class QueryDataVersionResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """QueryDataVersion (322)."""
-
-    changed: bool
-
-
 class GetBrokerMemberGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """GetBrokerMemberGroup (901)."""
 

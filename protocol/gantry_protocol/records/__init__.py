@@ -39,7 +39,6 @@ from gantry_protocol.records.record import (
     decode_records,
     encode_record,
     masked_crc,
-    patch_positions,
 )
 from gantry_protocol.records.run import RecordRun, scan_run
 from gantry_protocol.records.scan import RecordPeek, Scan, ScanKind, peek, scan
@@ -80,7 +79,6 @@ __all__ = [
     "masked_crc",
     "offset_msg_id",
     "offset_msg_ids",
-    "patch_positions",
     "peek",
     "scan",
     "scan_run",

@@ -14,7 +14,6 @@ import msgspec
 
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records.layout import (
-    BORN_HOST_OFFSET,
     BORN_HOST_V6,
     FIXED,
     HOST_FAMILIES,
@@ -33,15 +32,12 @@ from gantry_protocol.records.scan import ScanKind, scan
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-_POSITIONS = struct.Struct(">qq")  # queue offset, physical offset
-_POSITIONS_OFFSET = 20
-_INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _UINT16 = struct.Struct(">H")
 _NO_HOST: Host = ("0.0.0.0", 0)  # noqa: S104 - the address a record has before it is stored
 
 
-class MessageRecord(msgspec.Struct):
+class MessageRecord(msgspec.Struct, array_like=True):
     """All fields of a record.
 
     ``properties`` is the encoded text (see :mod:`gantry_protocol.records.properties`). ``sys_flag``
@@ -190,32 +186,3 @@ def decode_records(buffer: Buffer) -> list[MessageRecord]:
         records.append(decode_record(buffer, position))
         position += records[-1].size
     return records
-
-
-def patch_positions(
-    buffer: bytearray | memoryview,
-    queue_offset: int,
-    physical_offset: int,
-    store_timestamp: int,
-    store_host: Host | None = None,
-    *,
-    position: int = 0,
-) -> None:
-    """Write what is known only when the record is appended into an encoded record, in place.
-
-    The body's CRC stays right, since it covers the body alone. ``store_host`` None keeps the host.
-
-    Raises:
-        RecordError: ``store_host`` is of another address family than the record was encoded for.
-    """
-    _POSITIONS.pack_into(buffer, position + _POSITIONS_OFFSET, queue_offset, physical_offset)
-    (sys_flag,) = _INT32.unpack_from(buffer, position + SYS_FLAG_OFFSET)
-    at = position + BORN_HOST_OFFSET + (20 if sys_flag & BORN_HOST_V6 else 8)
-    _INT64.pack_into(buffer, at, store_timestamp)
-    if store_host is not None:
-        packed = pack_host(store_host)
-        if len(packed) != (20 if sys_flag & STORE_HOST_V6 else 8):
-            raise RecordError(
-                f"The record was encoded for another address family than {store_host}."
-            )
-        buffer[at + 8 : at + 8 + len(packed)] = packed

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, reply
@@ -29,6 +29,7 @@ from gantry_protocol.remoting.rules import BUSY
 from gantry_protocol.remoting.turns import LARGE_BYTES, SHARE_FRAMES, SHARE_S, Standing
 
 if TYPE_CHECKING:
+    from gantry_protocol.remoting.pipe import Pipe
     from gantry_protocol.remoting.server import RemotingServer
 
 HIGH_WATER_BYTES = 1024 * 1024  # unsent bytes from which on a peer is no longer read from
@@ -37,19 +38,6 @@ SKIP_PAUSE_S = 0.01  # after each piece of a body that is not kept: 25 MB/s are 
 _CLOSE_GRACE_S = 1.0  # how long a closing connection may take to deliver what was written
 
 _TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
-
-
-class Pipe(Protocol):
-    """The receiver of a connection's raw bytes once it is no longer served here."""
-
-    def from_client(self, data: bytes) -> None:
-        """Bytes arrived."""
-
-    def client_congested(self, congested: bool) -> None:
-        """The client stopped (or resumed) reading."""
-
-    def client_lost(self) -> None:
-        """The connection is gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -64,21 +52,20 @@ class Connection(asyncio.Protocol):
         believed: whether the peer has shown the quorum's key on it (``quorum_key``).
         attrs: whatever the owner of the handler keeps about the peer.
         closed: no more replies leave; true from the first :meth:`close` on.
+        heard_s: the loop's time when the last byte of the peer came.
         unread_bytes: what the peer had not taken yet when that was counted last.
         partial_bytes: of what it has said, what was not served yet.
     """
 
     def __init__(self, server: RemotingServer, number: int) -> None:
         self.id = number
-        self.peer = ""
-        self.source = ""
-        self.local = ""
+        self.peer = self.source = self.local = ""
         self.proxied = False
         self.believed = False
         self.attrs: dict[str, Any] = {}
         self.closed = False
         self.unread_bytes = 0
-        self.last_active_s = 0.0  # loop time of the last byte in either direction
+        self.heard_s = self.last_active_s = 0.0  # the latter of a byte in either direction
         self._server = server
         self._stats = server.stats
         self._loop: asyncio.AbstractEventLoop  # set once connected; to ask for it is a system call
@@ -128,12 +115,18 @@ class Connection(asyncio.Protocol):
         """Answer ``request``; a second answer, or one to a oneway request, is dropped."""
         if self._is_due(request):
             self._send_reply(request, response)
+            self._tell_pipe(request)
 
     def reply_frame(self, request: RemotingCommand, frame: bytes) -> None:
         """Answer ``request`` with a whole frame, which has its opaque; otherwise like ``reply``."""
         if self._is_due(request) and not (request.flag & FLAG_ONEWAY or self.closed):
             self._stats.replies += 1
             self._enqueue(frame)
+            self._tell_pipe(request)
+
+    def _tell_pipe(self, request: RemotingCommand) -> None:
+        if self._pipe is not None:
+            self._pipe.answered_here(request.opaque)
 
     def _is_due(self, request: RemotingCommand) -> bool:
         """Whether ``request`` had no answer; from now on it has one."""
@@ -142,11 +135,8 @@ class Connection(asyncio.Protocol):
             return True
         if self._unanswered.pop(id(request), None) is None:
             return False
-        stats, size_bytes = self._stats, len(request.body)
-        self._unanswered_bytes -= size_bytes
-        stats.in_flight_bytes -= size_bytes
-        stats.in_flight -= 1
-        if not stats.in_flight:
+        self._count_unanswered(request, -1)
+        if not self._stats.in_flight:
             self._server.note_answered()
         return True
 
@@ -242,6 +232,12 @@ class Connection(asyncio.Protocol):
             self._is_due(request)
         return taken
 
+    def entrust(self, request: RemotingCommand) -> None:
+        """Of what the pipe took, this process answers ``request``, by ``reply`` as any other."""
+        if not request.flag & FLAG_ONEWAY and not self.closed:
+            self._stats.requests += 1
+            self._owe(request)
+
     def detach(self, data: bytes) -> None:
         """Serve here again what comes from ``data`` on."""
         assert not self._dispatching
@@ -267,10 +263,7 @@ class Connection(asyncio.Protocol):
 
     def pause_client(self, paused: bool) -> None:
         """Stop or go on reading from the client, as the other side can take it."""
-        if paused:
-            self._pause_reading()
-        else:
-            self._resume_reading()
+        (self._pause_reading if paused else self._resume_reading)()
 
     # What the event loop calls.
 
@@ -297,8 +290,7 @@ class Connection(asyncio.Protocol):
         self._unanswered.clear()
         self._unanswered_bytes = 0
         self._batch, self._next = [], 0
-        self._held = None
-        self._put_off = b""
+        self._held, self._put_off = None, b""
         self._out.clear()
         self._decoder = FrameDecoder()
         self._count_partial()
@@ -309,7 +301,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        self.last_active_s = now_s = self._loop.time()
+        self.heard_s = self.last_active_s = now_s = self._loop.time()
         self._stats.bytes_in += len(data)
         if self.closed:
             return
@@ -508,10 +500,17 @@ class Connection(asyncio.Protocol):
         if response is not None:
             self._send_reply(request, response)
         else:
-            self._unanswered[id(request)] = request
-            self._unanswered_bytes += size_bytes
-            stats.in_flight += 1
-            stats.in_flight_bytes += size_bytes
+            self._owe(request)
+
+    def _owe(self, request: RemotingCommand) -> None:
+        """Its answer comes later."""
+        self._unanswered[id(request)] = request
+        self._count_unanswered(request, 1)
+
+    def _count_unanswered(self, request: RemotingCommand, change: int) -> None:
+        self._unanswered_bytes += change * len(request.body)
+        self._stats.in_flight += change
+        self._stats.in_flight_bytes += change * len(request.body)
 
     def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         if request.flag & FLAG_ONEWAY or self.closed:

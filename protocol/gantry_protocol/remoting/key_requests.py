@@ -41,12 +41,12 @@ async def show_key(
     Raises:
         KeyRefused: one side does not believe the other; the connection is closed.
         RemotingError: no answer.
-        ConfigError: this process's own key cannot be read.
+        ConfigError: this process's own key cannot be read; the connection is closed.
     """
     if not key.is_set:
         return
-    shown, *_ = key.keys()
     try:
+        shown, *_ = key.keys()
         nonces = Nonces(new_nonce(), b"")
         answer = await client.call(request(RequestCode.GANTRY_SHOW_KEY, body=nonces.dialler))
         if answer.code != ResponseCode.SUCCESS or len(answer.body) != NONCE_BYTES:

@@ -16,12 +16,18 @@ touched.
 Neither side is read faster than the other can take it, and no more is kept for a client than
 ``unanswered`` allows and ``Budget`` has left. While there is no master the client is not read from.
 Which master comes next, and for how long to wait for one, is the owner's to decide.
+
+Some requests may be answered by this very process (*aside*), while a master is led to: it is asked
+for each (``takes_aside``). They stand in the table of unanswered requests like those that the
+master was given, so the next master is given them, too, with a mark. They are served in shares of
+the loop's time; what one share leaves waits for its turn, and nothing is read from the client
+meanwhile.
 """
 
 import asyncio
 import struct
 from collections.abc import Iterable
-from typing import Protocol, cast
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -35,12 +41,12 @@ from gantry_protocol.proxy_preamble import UNKNOWN_V1, build_v1
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.glance import FrameCutter, Glimpse
+from gantry_protocol.remoting.turns import SHARE_S
 from gantry_protocol.remoting.unanswered import Unanswered
+from gantry_protocol.remoting.upstream import Upstream
 
 CONNECT_TIMEOUT_S = 1.0  # the master is near or gone; clients give a send 3 s in all
-HIGH_WATER_BYTES = 256 * 1024  # per direction
 MAX_KEPT_BYTES = 256 * 1024 * 1024  # for all clients of one port
-_CUT_GRACE_S = 1.0
 
 _log = log.get("remoting")
 
@@ -114,6 +120,7 @@ class Splice:
         self._upstream: Upstream | None = None
         self._task: asyncio.Task[None] | None = None
         self._moving = False  # what the client says waits for the next master
+        self._put_off: list[Glimpse] = []  # what the client said, behind a share of asides
         self._ending = False
         self._client_congested = False
         self._is_attaching = True
@@ -131,6 +138,40 @@ class Splice:
     def is_quiet(self) -> bool:
         """Whether the master has answered everything but pulls."""
         return self._table.is_quiet
+
+    @property
+    def epoch(self) -> int:
+        """That it leads to the master of; 0 while it leads nowhere or nobody knows."""
+        return self._epoch if self.established and not self._moving else 0
+
+    @property
+    def heartbeat(self) -> bytes | None:
+        """The client's last heartbeat; None before the first, or of one that is too long."""
+        return self._table.heartbeat
+
+    @property
+    def has_asides(self) -> bool:
+        """Whether this process may answer requests itself; for a subclass."""
+        return False
+
+    def takes_aside(self, glimpse: Glimpse) -> bool:
+        """Whether this process answers a request, by ``Connection.reply``; for a subclass.
+
+        If not, nothing was done about it.
+        """
+        return False
+
+    def say(self, frame: bytes) -> None:
+        """Tell the master something that nobody answers; nothing happens while there is none."""
+        if self._upstream is not None and self.established:
+            self._upstream.write(frame)
+
+    def take_back(self) -> bool:
+        """Leave to a master what this process was to answer; whether there was anything.
+
+        An answer that comes later all the same is dropped.
+        """
+        return bool(self.connection.take_unanswered())
 
     def claim(self, opaques: Iterable[int]) -> None:
         """Of what waits, these were given to a master before they came here."""
@@ -172,6 +213,7 @@ class Splice:
         if self.ended or not self.address:
             return
         self._moving = True
+        self._wait_with_put_off()
         if not self.established or self._table.is_quiet:
             self.leave()
 
@@ -192,6 +234,7 @@ class Splice:
     def end(self) -> None:
         """End it now, with a refusal of what is unanswered."""
         if not self.ended:
+            self._wait_with_put_off()
             self.connection.cork()
             self._answer(self._table.give_up())
             self.close()
@@ -235,7 +278,7 @@ class Splice:
 
     # ---- the way to the master
 
-    async def _connect(self, upstream: "Upstream") -> None:
+    async def _connect(self, upstream: Upstream) -> None:
         try:
             await open_connection(lambda: upstream, self.address, self._connect_timeout_s)
         except ConnectError as error:
@@ -244,7 +287,7 @@ class Splice:
                 self._drop_upstream()
                 self._owner.freed(self)
 
-    def connected(self, upstream: "Upstream") -> None:
+    def connected(self, upstream: Upstream) -> None:
         """The process accepted: introduce the client and give it what is unanswered."""
         connection = self.connection
         if self.ended or self._upstream is not upstream:
@@ -294,6 +337,7 @@ class Splice:
         self.address = ""
         self.established = False
         self._moving = False
+        self._wait_with_put_off()
         if task is not None and task is not asyncio.current_task():
             task.cancel()
         if upstream is not None:
@@ -318,13 +362,10 @@ class Splice:
         if upstream is None or not self.established or self._moving:
             for glimpse in glimpses:
                 self._table.wait(glimpse)
+        elif self._put_off:
+            self._put_off += glimpses
         elif glimpses:
-            for glimpse in glimpses:
-                self._table.give(glimpse)
-            if len(glimpses) == 1:
-                upstream.write(glimpses[0].frame)
-            else:
-                upstream.write(b"".join([glimpse.frame for glimpse in glimpses]))
+            self._give(glimpses, upstream)
         self._count()
         if self._budget.kept_bytes > self._budget.max_bytes:
             _log.warning("connection ended, too much is kept for clients of a master that is gone")
@@ -334,11 +375,82 @@ class Splice:
         if upstream is None and glimpses and not self._is_attaching and not self.ended:
             self._owner.freed(self)
 
+    def _give(self, glimpses: list[Glimpse], upstream: Upstream) -> None:
+        """Give the master what is not answered here."""
+        if self.has_asides:
+            glimpses = self._without_asides(glimpses)
+        else:
+            for glimpse in glimpses:
+                self._table.give(glimpse)
+        if len(glimpses) == 1:
+            upstream.write(glimpses[0].frame)
+        elif glimpses:
+            upstream.write(b"".join([glimpse.frame for glimpse in glimpses]))
+
+    def _without_asides(self, glimpses: list[Glimpse]) -> list[Glimpse]:
+        """Answer what may be answered here, for a share of time; the rest of it waits."""
+        turns, passed = self.connection.turns, []
+        begun_s = now_s = turns.clock()
+        for place, glimpse in enumerate(glimpses):
+            if now_s - begun_s > SHARE_S:
+                self._put_off = glimpses[place:]
+                self.connection.pause_client(True)
+                turns.wait(self, first=False)
+                break
+            self._table.give(glimpse)
+            if self.takes_aside(glimpse):
+                now_s = turns.clock()
+            else:
+                passed.append(glimpse)
+        return passed
+
+    def _wait_with_put_off(self) -> None:
+        """What was put off is for the next master."""
+        put_off, self._put_off = self._put_off, []
+        for glimpse in put_off:
+            self._table.wait(glimpse)
+
+    def take_turn(self) -> bool:
+        """Go on with what was put off."""
+        glimpses, self._put_off = self._put_off, []
+        upstream = self._upstream
+        if self.ended or upstream is None or not glimpses:
+            return False
+        self._give(glimpses, upstream)
+        self._count()
+        self._read_on()
+        self._go_on()
+        return False
+
+    def answered_here(self, opaque: int) -> None:
+        """This process has answered a request."""
+        was_full = self._table.is_full
+        self._table.answered(opaque)
+        self._count()
+        if was_full:
+            self._read_on()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """End, or leave the master, if nothing but pulls is unanswered and that was waited for."""
+        if self.ended or not (self._ending or self._moving):
+            return
+        if self._table.is_quiet and not self._put_off:
+            if self._ending and not self._table.is_waiting:
+                self.end()
+            elif self._moving:
+                self.leave()
+
     def client_congested(self, congested: bool) -> None:
         """The client does not read fast enough, or does again."""
         self._client_congested = congested
         if self._upstream is not None:
             self._upstream.pause(congested)
+        if self.has_asides:
+            if congested:
+                self.connection.pause_client(True)
+            else:
+                self._read_on()
 
     def client_lost(self) -> None:
         """The client left."""
@@ -346,7 +458,7 @@ class Splice:
 
     # ---- what the other side calls
 
-    def from_upstream(self, glimpses: list[Glimpse], upstream: "Upstream") -> None:
+    def from_upstream(self, glimpses: list[Glimpse], upstream: Upstream) -> None:
         """Frames of the master, or a part of one; what a former one still says is not passed on."""
         if upstream is not self._upstream:
             return
@@ -359,7 +471,7 @@ class Splice:
         for glimpse in glimpses:
             if glimpse.flag & FLAG_RESPONSE:
                 table.answered(glimpse.opaque)
-        is_last = self._ending and table.is_quiet and not table.is_waiting
+        is_last = self._ending and table.is_quiet and not table.is_waiting and not self._put_off
         if is_last:
             self.connection.cork()
         if len(glimpses) == 1:
@@ -374,7 +486,7 @@ class Splice:
         elif was_full and not table.is_full:
             self._read_on()
 
-    def upstream_congested(self, upstream: "Upstream", congested: bool) -> None:
+    def upstream_congested(self, upstream: Upstream, congested: bool) -> None:
         """The other process does not read fast enough, or does again."""
         if self.ended or upstream is not self._upstream:
             return
@@ -383,7 +495,7 @@ class Splice:
         else:
             self._read_on()
 
-    def upstream_lost(self, upstream: "Upstream") -> None:
+    def upstream_lost(self, upstream: Upstream) -> None:
         """The other process ended the connection."""
         if not self.ended and upstream is self._upstream:
             self._drop_upstream()
@@ -394,7 +506,8 @@ class Splice:
     def _read_on(self) -> None:
         upstream = self._upstream
         if upstream is not None and self.established and not upstream.congested:
-            self.connection.pause_client(self._table.is_full)
+            is_held_up = bool(self._put_off) or (self.has_asides and self._client_congested)
+            self.connection.pause_client(self._table.is_full or is_held_up)
 
     def _answer(self, glimpses: Iterable[Glimpse]) -> None:
         """Refuse what no master will get, in the owner's words."""
@@ -422,72 +535,3 @@ def _preamble(connection: Connection) -> bytes:
         return build_v1(split_address(connection.peer), split_address(connection.local))
     except (ResolveError, ValueError):  # the client left before anybody asked for its address
         return UNKNOWN_V1
-
-
-class Upstream(asyncio.Protocol):
-    """The connection to the other process."""
-
-    def __init__(self, owner: Splice) -> None:
-        self.congested = False
-        self._owner = owner
-        self._said = FrameCutter()
-        self._transport: asyncio.Transport | None = None
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of a frame that is not whole."""
-        return self._said.pending_bytes
-
-    def write(self, data: bytes) -> None:
-        """Give it bytes."""
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def pause(self, paused: bool) -> None:
-        """Stop or go on reading."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if paused:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
-
-    def close(self) -> None:
-        """End it; what was written is still delivered, for at most a second."""
-        transport = self._transport
-        if transport is not None:
-            transport.close()
-            if transport.get_write_buffer_size():
-                asyncio.get_running_loop().call_later(_CUT_GRACE_S, transport.abort)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It accepted."""
-        self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._owner.connected(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
-        self._transport = None
-        self._owner.upstream_lost(self)
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
-        try:
-            glimpses = self._said.feed(data)
-        except FrameError as error:
-            _log.warning("the master's connection ended by a malformed frame", reason=error)
-            self.close()
-            return
-        self._owner.from_upstream(glimpses, self)
-
-    def pause_writing(self) -> None:
-        """It does not read fast enough."""
-        self.congested = True
-        self._owner.upstream_congested(self, True)
-
-    def resume_writing(self) -> None:
-        """It caught up."""
-        self.congested = False
-        self._owner.upstream_congested(self, False)

@@ -70,10 +70,6 @@ class ServerStats:
         self.bytes_in = 0
         self.bytes_out = 0
 
-    def as_dict(self) -> dict[str, int]:
-        """All counters by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 class ClientStats:
     """Counters of a client (or a pool of them); ``in_flight`` is the number of calls open now."""
@@ -88,7 +84,3 @@ class ClientStats:
         self.busy = 0
         self.connects = 0
         self.closed = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """All counters by name."""
-        return {name: getattr(self, name) for name in self.__slots__}

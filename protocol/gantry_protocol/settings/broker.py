@@ -88,6 +88,14 @@ class BrokerTuning(Settings):
         description="How long the offsets of a consumer group are kept that has no members and "
         "commits nothing, in hours that masters serve; 0 keeps them for ever.",
     )
+    drain_grace_s: float = Field(
+        default=60.0,
+        ge=0,
+        le=3600,
+        description="How long a group that is being drained still takes messages, so that clients "
+        "find other groups in their routes first: they ask every 30 s. Without producers it takes "
+        "none after 2 s.",
+    )
     max_batch_messages: int = Field(
         default=16_384,
         ge=1,
@@ -156,7 +164,10 @@ class TierSettings(Settings):
         "from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Not set: nothing is uploaded.",
     )
     tier_shard: str | None = Field(
-        default=None, max_length=63, description="uid of the broker group, its name in the tier."
+        default=None,
+        max_length=63,
+        description="uid of the broker group, its name in the tier. Of many groups in a process "
+        "each one's name is this, a dot and its own name.",
     )
     tier_endpoint: str | None = Field(
         default=None,

@@ -52,3 +52,9 @@ class ControllerTuning(Settings):
         description="Silence after which a broker that did not state its own time-out counts as "
         "gone.",
     )
+    spread_masters: bool = Field(
+        default=True,
+        description="Processes that host the same groups are to lead equally many, or one more: "
+        "masterships move, two at a time, to a process that came back. What a person moved stays "
+        "for five minutes.",
+    )

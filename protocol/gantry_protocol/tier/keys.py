@@ -19,11 +19,13 @@ MAX_INC = 99_999
 CLASS_FOR_EVER = 9  # the only retention class so far
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
-_NONCE = re.compile(r"[0-9a-f]{32}\Z")
 _MAN = re.compile(r"man/([0-9]{20})\Z")
 _PACK = re.compile(r"pack/([0-9]{10})\.([0-9]{5})/([0-9]{20})-([0-9]{20})-([0-9])-([0-9a-f]{32})\Z")
 _LATER = ("snap/", "qtab/", "state/", "kidx/")
 META = "meta.json"
+_DIGEST_CHARS = 16
+SHARED_UID_MAX_CHARS = 63 - 1 - _DIGEST_CHARS
+"""Of a UID that groups share; behind it there is room for each of them."""
 
 
 class Pair(NamedTuple):
@@ -102,17 +104,24 @@ def shard(cluster: str, uid: str) -> Shard:
     return Shard(cluster, uid)
 
 
+def shared_uid(uid: str, group: str) -> str:
+    """The name in the tier of one of the groups that share the UID ``uid``.
+
+    It is ``UID.GROUP`` where that can be part of a key; otherwise a digest stands for the group,
+    whose name is in ``meta.json``.
+    """
+    name = f"{uid}.{group}"
+    if _NAME.match(name):
+        return name
+    return f"{uid}.{hashlib.sha256(group.encode()).hexdigest()[:_DIGEST_CHARS]}"
+
+
 def place_at(cluster: str, spread: str, uid: str) -> Shard | None:
     """The group whose prefix the three folders are; None when they are nobody's."""
     if not (_NAME.match(cluster) and _NAME.match(uid)):
         return None
     place = Shard(cluster, uid)
     return place if place.prefix == f"{cluster}/{spread}/{uid}/" else None
-
-
-def is_nonce(text: str) -> bool:
-    """Whether it is 32 lower-case hex digits."""
-    return _NONCE.match(text) is not None
 
 
 def parse_name(name: str) -> PackKey | ManKey | MetaKey | None:

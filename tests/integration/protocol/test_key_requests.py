@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
-from gantry_protocol.errors import KeyRefused
+from gantry_protocol.errors import ConfigError, KeyRefused
 from gantry_protocol.quorum_key import (
     NO_KEY,
     NONCE_BYTES,
@@ -63,6 +63,17 @@ async def harness(held: KeyFile) -> AsyncIterator[tuple[Harness, RemotingClient]
     finally:
         client.close()
         await made.server.stop()
+
+
+async def test_who_cannot_read_its_key_leaves_no_connection_behind(tmp_path: Path) -> None:
+    """Whoever tries again would open another one each time."""
+    async with harness(key(tmp_path, ONE)) as (made, client):
+        with pytest.raises(ConfigError):
+            await show_key(client, KeyFile(tmp_path / "gone"))
+        assert client.closed
+        async with asyncio.timeout(PATIENCE_S):
+            while made.server.connections:
+                await asyncio.sleep(0.001)
 
 
 async def test_both_have_the_key(tmp_path: Path) -> None:

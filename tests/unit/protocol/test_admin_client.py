@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gantry_protocol.admin import GroupDeclaration, GroupView, QuorumView
+from gantry_protocol.admin import (
+    DeclaredFronts,
+    FrontIndex,
+    FrontsDeclaration,
+    FrontsView,
+    GroupDeclaration,
+    GroupView,
+    QuorumView,
+)
 from gantry_protocol.admin_client import quorum as quorum_module
 from gantry_protocol.admin_client.admin import Admin
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
@@ -236,3 +244,32 @@ async def test_after_one_question_in_vain_the_next_ones_fail_at_once(
     trio.controllers[0].says({})
     await quorum.ask_leader("PUT", "/v1/groups/gantry/b", "{}")  # an order is always tried
     await quorum.ask_leader("GET", "/v1/groups/gantry/b")
+
+
+FRONTS = FrontsView(
+    fronts=[DeclaredFronts(name="clients", address="10.96.0.9", first_port=10950, ports=16)],
+    groups=[FrontIndex(group="orders", index=0, served_by_fronts=True)],
+)
+
+
+async def test_the_fronts_of_a_cluster(trio: Trio) -> None:
+    leader, admin = trio.controllers[0], Admin(trio.quorum(), "gantry")
+    leader.says(json.loads(FRONTS.to_json()))
+    assert await admin.fronts() == FRONTS
+    declaration = FrontsDeclaration(address="10.96.0.9", first_port=10950, ports=16)
+    await admin.declare_fronts("clients", declaration)
+    await admin.remove_fronts("clients")
+    assert leader.seen == [
+        ("GET", "/v1/clusters/gantry/fronts", None),
+        ("PUT", "/v1/clusters/gantry/fronts/clients", json.loads(declaration.to_json())),
+        ("DELETE", "/v1/clusters/gantry/fronts/clients", None),
+    ]
+
+
+async def test_what_does_not_tell_of_fronts_is_no_view(trio: Trio) -> None:
+    trio.controllers[0].says({"fronts": 7})
+    assert isinstance(await Admin(trio.quorum(), "gantry").fronts(), Unreachable)
+    trio.controllers[0].says({"error": "no such path"}, status=404)
+    found = await Admin(trio.quorum(), "gantry").fronts()
+    assert isinstance(found, Unreachable)
+    assert "older than fronts" in found.reason

@@ -52,6 +52,7 @@ BODIES = [
 FROM_MEMBERS = {
     "ConsumerReport",
     "HeartbeatsBody",
+    "LockReport",
     "LooksBody",
     "SyncStateSetBody",
     "TopicConfigTable",
@@ -149,7 +150,7 @@ def test_a_header_with_a_name_that_is_none_is_refused(kind: type[msgspec.Struct]
 
 def _plain(field: msgspec.structs.FieldInfo) -> str:
     text = str(field.type)
-    return "x" if "str" in text else "false" if "bool" in text else "0"
+    return "x" if "str" in text else "false" if "bool" in text else "1"
 
 
 def test_names_that_were_stored_before_are_read_in_answers_and_can_be_deleted() -> None:

@@ -19,7 +19,6 @@ from gantry_protocol.records import (
     decode_records,
     encode_record,
     masked_crc,
-    patch_positions,
     peek,
     scan,
 )
@@ -121,30 +120,6 @@ def test_peek_sees_what_decoding_sees(record: MessageRecord) -> None:
     )
     assert encoded[seen.body_start : seen.body_start + seen.body_size] == whole.body
     assert seen.properties.decode() == whole.properties
-
-
-@given(
-    record=RECORDS,
-    queue_offset=INT64,
-    physical_offset=INT64,
-    timestamp=INT64,
-    port=st.integers(0, 65535),
-)
-def test_patching_is_encoding_with_other_positions(
-    record: MessageRecord, queue_offset: int, physical_offset: int, timestamp: int, port: int
-) -> None:
-    patched = bytearray(b"xx" + encode_record(record))
-    host = (record.store_host[0], port)
-    patch_positions(patched, queue_offset, physical_offset, timestamp, host, position=2)
-    record.queue_offset, record.physical_offset = queue_offset, physical_offset
-    record.store_timestamp, record.store_host = timestamp, host
-    assert patched == b"xx" + encode_record(record)
-
-
-def test_patching_refuses_a_host_of_another_family() -> None:
-    buffer = bytearray(GOLDEN)
-    with pytest.raises(RecordError, match="another address family"):
-        patch_positions(buffer, 1, 2, 3, ("::1", 10911))
 
 
 @pytest.mark.parametrize("size", range(len(GOLDEN)))

@@ -4,15 +4,16 @@ import pytest
 from gantry_protocol.tier.damage import ForeignObject, NewerObject
 from gantry_protocol.tier.keys import (
     MAX_OFFSET,
+    SHARED_UID_MAX_CHARS,
     ManKey,
     MetaKey,
     PackKey,
     Pair,
     Shard,
-    is_nonce,
     parse_key,
     parse_name,
     shard,
+    shared_uid,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,7 +107,11 @@ def test_pairs_are_ordered_by_epoch_then_boot() -> None:
     assert Pair(2, 9) < Pair(3, 0) < Pair(3, 1)
 
 
-def test_nonces() -> None:
-    assert is_nonce(NONCE)
-    assert not is_nonce(NONCE.upper())
-    assert not is_nonce(NONCE + "\n")
+def test_groups_that_share_a_uid_have_names_of_their_own() -> None:
+    assert shared_uid("2f6c", "orders") == "2f6c.orders"
+    odd = [shared_uid(UID, name) for name in ("%odd", "|odd", "n" * 127, "n" * 126)]
+    assert len({*odd, shared_uid(UID, "n" * 20)}) == 5
+    longest = "u" * SHARED_UID_MAX_CHARS
+    for name in (*odd, shared_uid(longest, "n" * 127), shared_uid(longest, "n" * 16)):
+        assert shard("demo", name).uid == name
+    assert shared_uid(longest, "n" * 16) == f"{longest}.{'n' * 16}"
