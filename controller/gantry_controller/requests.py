@@ -29,22 +29,29 @@ from gantry_controller.metadata.events import (
     ChangeSettings,
     CleanBrokerData,
     CreateTopic,
+    DeclareFronts,
     DeclareGroup,
     DeleteKv,
     DeleteSubscriptionGroup,
     DeleteTopic,
+    DrainGroup,
     ElectMaster,
+    EndDrain,
     ForgetImport,
     ForgetMember,
     ImportBroker,
+    MapQueues,
     PutKv,
     PutSubscriptionGroup,
     RegisterBroker,
+    RemoveFronts,
     RemoveGroup,
     ReportConsumers,
+    ReportLocks,
     ReportTopic,
     ReportTopics,
     RetireGroup,
+    SealQueues,
     SetWritable,
 )
 
@@ -221,6 +228,18 @@ REMOTING: dict[RequestCode, RequestClass] = {
         _C.INVALID_PARAMETER,
         _AMBIGUOUS,
     ),
+    RequestCode.GANTRY_REPORT_LOCKS: _write(
+        "ReportLocks",
+        ReportLocks,
+        _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        _C.CONTROLLER_INVALID_MASTER,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.INVALID_PARAMETER,
+        _AMBIGUOUS,
+    ),
+    RequestCode.GANTRY_GET_LOCKS: _read(
+        "GetLocks", _C.CONTROLLER_BROKER_METADATA_NOT_EXIST, _AMBIGUOUS
+    ),
     RequestCode.GANTRY_REPORT_TOPICS: _write(
         "ReportTopics",
         ReportTopics,
@@ -233,6 +252,20 @@ REMOTING: dict[RequestCode, RequestClass] = {
         "GetConsumers", _C.CONTROLLER_BROKER_METADATA_NOT_EXIST, _AMBIGUOUS
     ),
     RequestCode.GANTRY_GET_CHANGED_CONSUMERS: _read("GetChangedConsumers"),
+    # Queue maps.
+    RequestCode.GANTRY_GET_QUEUE_MAPS: _read("GetQueueMaps"),
+    RequestCode.GANTRY_MAP_QUEUES: _write("MapQueues", MapQueues, _C.INVALID_PARAMETER),
+    RequestCode.GANTRY_SEAL_QUEUES: _write(
+        "SealQueues",
+        SealQueues,
+        _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        _C.CONTROLLER_INVALID_MASTER,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.INVALID_PARAMETER,
+        _AMBIGUOUS,
+    ),
+    # Fronts.
+    RequestCode.GANTRY_GET_FRONT_GROUPS: _read("GetFrontGroups"),
     # The name service.
     RequestCode.PUT_KV_CONFIG: _named(_write("PutKvConfig", PutKv, _C.INVALID_PARAMETER)),
     RequestCode.GET_KV_CONFIG: _named(_read("GetKvConfig", _C.QUERY_NOT_FOUND)),
@@ -297,6 +330,10 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
     ("POST", "/v1/groups/{cluster}/{name}/retire"): _write(
         "retire a group", RetireGroup, _C.CONTROLLER_INVALID_REQUEST
     ),
+    ("PUT", "/v1/groups/{cluster}/{name}/drain"): _write(
+        "drain a group", DrainGroup, _C.CONTROLLER_INVALID_REQUEST
+    ),
+    ("DELETE", "/v1/groups/{cluster}/{name}/drain"): _write("end a drain", EndDrain),
     ("POST", "/v1/groups/{cluster}/{name}/forget"): _write(
         "forget a member",
         ForgetMember,
@@ -326,6 +363,20 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
     ),
     ("POST", "/v1/groups/{cluster}/{name}/evidence"): _ADMIN_READ._replace(
         name="say that a pod is gone"
+    ),
+    ("GET", "/v1/clusters/{cluster}/fronts"): _ADMIN_READ_ANYWHERE._replace(name="show the fronts"),
+    ("PUT", "/v1/clusters/{cluster}/fronts/{name}"): _write(
+        "declare fronts", DeclareFronts, _C.CONTROLLER_INVALID_REQUEST
+    ),
+    ("DELETE", "/v1/clusters/{cluster}/fronts/{name}"): _write("remove fronts", RemoveFronts),
+    ("GET", "/v1/clusters/{cluster}/queues"): _ADMIN_READ_ANYWHERE._replace(
+        name="show the queue maps"
+    ),
+    ("PUT", "/v1/clusters/{cluster}/queues/{topic}"): _write(
+        "make or change a queue map", MapQueues, _C.INVALID_PARAMETER
+    ),
+    ("POST", "/v1/clusters/{cluster}/queues-rebalance"): _write(
+        "move queues so that groups have equally many", MapQueues, _C.INVALID_PARAMETER
     ),
     ("GET", "/v1/watch"): _ADMIN_READ._replace(name="watch the groups"),
 }

@@ -28,8 +28,10 @@ from gantry_protocol.types import NodeId
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.bounds import BoundMetrics, Sources
 from gantry_controller.admin.connections import ConnectionMetrics
+from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
+from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
@@ -92,6 +94,7 @@ class Controller:
             self.node.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
             may_raise=lambda: self.node.digests.share_layout(self.node.members.nodes),
+            spreads=settings.spread_masters,
         )
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
@@ -150,7 +153,7 @@ class Controller:
         )
 
     def _add_handlers(self) -> None:
-        ControllerRequests(
+        requests = ControllerRequests(
             self.dispatcher,
             self.machine,
             self.watchman,
@@ -160,6 +163,10 @@ class Controller:
             default_timeout_s=self.settings.heartbeat_timeout_ms / 1000,
             refresh=self.imports.refreshed,
         )
+        self.polls = {
+            "front_requests": requests.fronts.polls,
+            "queue_map_requests": requests.queue_maps.polls,
+        }
         NameRequests(self.dispatcher, self.machine, self.imports, self._listing)
 
     def _add_http(self) -> None:
@@ -186,10 +193,18 @@ class Controller:
         )
         api.add_to(self._http)
         MembersApi(api, self.node).add_to(self._http)
+        FrontsApi(api, self.machine).add_to(self._http)
+        QueueMapsApi(api, self.machine).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
         sources = Sources(
-            self.node.links, self.node.stats, self.forwarder, self.imports, self.hub, api
+            self.node.links,
+            self.node.stats,
+            self.forwarder,
+            self.imports,
+            self.hub,
+            api,
+            self.polls,
         )
         self._http.registry.register(BoundMetrics(sources))
 
@@ -263,6 +278,8 @@ class Controller:
         while self._started:
             await self._started.pop()()
         await self.watchman.stop()
+        for polls in self.polls.values():
+            polls.close()
         self.dispatcher.close()
         await self.notifier.close()
         await self.forwarder.close()

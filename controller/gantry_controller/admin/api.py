@@ -19,6 +19,7 @@ from aiohttp import web
 from gantry_protocol.admin import (
     AcceptLossRequest,
     AdoptRequest,
+    DrainRequest,
     ElectRequest,
     ErrorView,
     EvidenceRequest,
@@ -45,7 +46,9 @@ from gantry_controller.metadata.events import (
     AcceptLoss,
     AdoptGroup,
     DeclareGroup,
+    DrainGroup,
     ElectMaster,
+    EndDrain,
     Event,
     ForgetMember,
     RemoveGroup,
@@ -53,6 +56,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.queue_maps import events_of, leaving_moves
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
@@ -152,6 +156,8 @@ class AdminApi:
             ("PUT", group, self._put_group),
             ("DELETE", group, self._delete_group),
             ("POST", group + "/retire", self._retire),
+            ("PUT", group + "/drain", self._drain),
+            ("DELETE", group + "/drain", self._end_drain),
             ("POST", group + "/forget", self._forget),
             ("POST", group + "/elect", self._elect),
             ("POST", group + "/accept-loss", self._accept_loss),
@@ -250,7 +256,7 @@ class AdminApi:
         )
         group = self._machine.group(cluster, name)
         if group is None or not _is_declared(group, wish):
-            group = (await self._write(event)).group
+            group = (await self.write(event)).group
         assert group is not None
         return _json(self._view(group))
 
@@ -260,7 +266,7 @@ class AdminApi:
             message = "Say whose group to remove: DELETE …?uid=UID."
             raise ApiRefusal(400, "INVALID_REQUEST", message)
         cluster, name = _key(request)
-        await self._write(RemoveGroup(cluster=cluster, name=name, uid=uid))
+        await self.write(RemoveGroup(cluster=cluster, name=name, uid=uid))
         return web.Response(status=204)
 
     async def _retire(self, request: web.Request) -> web.Response:
@@ -268,6 +274,33 @@ class AdminApi:
         group = self._group(request)
         event = RetireGroup(cluster=group.cluster, name=group.name, uid=wish.uid)
         return await self._changed(group, event)
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        wish = await read_body(request, DrainRequest)
+        group = self._group(request)
+        is_mine = wish.uid in (None, None if group.declaration is None else group.declaration.uid)
+        if is_mine and group.key in self._machine.state.drains:
+            await self._let_queues_leave(group)
+            return _json(self._view(group))
+        self.all_must_know_its_events()
+        at_ms = time.time_ns() // 1_000_000
+        event = DrainGroup(cluster=group.cluster, name=group.name, uid=wish.uid, at_ms=at_ms)
+        await self.write(event)
+        await self._let_queues_leave(group)
+        return _json(self._view(self._machine.group(group.cluster, group.name) or group))
+
+    async def _let_queues_leave(self, group: BrokerGroup) -> None:
+        """Have the queues of mapped topics move away from a group that is drained."""
+        state = self._machine.state
+        moves = leaving_moves(state, group.cluster, group.name)
+        for event in events_of(state, group.cluster, moves):
+            await self.write(event)
+
+    async def _end_drain(self, request: web.Request) -> web.Response:
+        group = self._group(request)
+        if group.key not in self._machine.state.drains:
+            return _json(self._view(group))
+        return await self._changed(group, EndDrain(cluster=group.cluster, name=group.name))
 
     async def _forget(self, request: web.Request) -> web.Response:
         wish = await read_body(request, ForgetRequest)
@@ -283,7 +316,7 @@ class AdminApi:
 
     async def _changed(self, group: BrokerGroup, event: Event) -> web.Response:
         """The group as it is after ``event``."""
-        result = await self._write(event)
+        result = await self.write(event)
         return _json(self._view(result.group or group))
 
     async def _elect(self, request: web.Request) -> web.Response:
@@ -301,14 +334,14 @@ class AdminApi:
         objection = self._watchman.before_election(group, event)
         if objection:
             raise ApiRefusal(409, "ELECT_MASTER_FAILED", objection)
-        result = await self._write(event, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+        result = await self.write(event, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
         assert result.group is not None
         return _json(self._view(result.group))
 
     async def _accept_loss(self, request: web.Request) -> web.Response:
         wish = await read_body(request, AcceptLossRequest)
         group = self._group(request)
-        self._all_must_know_its_events()
+        self.all_must_know_its_events()
         event = AcceptLoss(
             cluster=group.cluster,
             name=group.name,
@@ -332,7 +365,7 @@ class AdminApi:
     async def _adopt(self, request: web.Request) -> web.Response:
         wish = await read_body(request, AdoptRequest)
         group = self._group(request)
-        self._all_must_know_its_events()
+        self.all_must_know_its_events()
         claims = self._watchman.claims(group)
         if group.declaration is None:
             message = f"Nobody has declared {group.name} here: create its BrokerGroup first."
@@ -361,8 +394,8 @@ class AdminApi:
         )
         return await self._changed(group, event)
 
-    def _all_must_know_its_events(self) -> None:
-        """A controller of an older version would stop at them."""
+    def all_must_know_its_events(self) -> None:
+        """A controller of an older version would stop at them; raises ApiRefusal."""
         if not self._watchman.may_raise():
             message = "Not all controllers are of this version yet: finish their roll-out first."
             raise ApiRefusal(409, "INVALID_REQUEST", message)
@@ -437,7 +470,8 @@ class AdminApi:
         if error is not None:
             raise self.refusal(error)
 
-    async def _write(self, event: Event, *also_fine: ResponseCode) -> Result:
+    async def write(self, event: Event, *also_fine: ResponseCode) -> Result:
+        """The result of ``event`` once it is applied; raises ApiRefusal if it is refused."""
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._quorum.propose(encode_event(event), lambda outcome: _settle(done, outcome))
         outcome = await self._within(done)

@@ -4,7 +4,7 @@ Each bound says how full it is or how often it refused, so that whoever is turne
 explained. The listeners for clients are in ``connections``, snapshots in ``snapshots``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,6 +34,22 @@ class Expiring(Protocol):
     lists_refused: int
 
 
+class Polls(Protocol):
+    """Requests that wait for news, as far as they are asked."""
+
+    crowded_out: int
+
+    @property
+    def waiting(self) -> int:
+        """Those that wait for a change."""
+
+
+_ASKED = {
+    "front_requests": "fronts for the groups that they serve",
+    "queue_map_requests": "brokers for queue maps",
+}
+
+
 class Sources(NamedTuple):
     """Whose plain counters are read."""
 
@@ -43,6 +59,7 @@ class Sources(NamedTuple):
     imports: Imports
     hub: WatchHub
     api: Expiring
+    polls: Mapping[str, Polls]
 
 
 class BoundMetrics(Collector):
@@ -80,6 +97,16 @@ class BoundMetrics(Collector):
             "Lists of groups beyond as many as are made at a time.",
             self._of.api.lists_refused,
         )
+        for kind, polls in self._of.polls.items():
+            of = _ASKED[kind]
+            yield _gauge(
+                f"{kind}_waiting", f"Requests of {of} that wait for a change.", polls.waiting
+            )
+            yield _count(
+                f"{kind}_crowded_out_total",
+                f"Requests of {of} that were answered at once, since too many waited.",
+                polls.crowded_out,
+            )
         yield _count(
             "admin_requests_expired_total",
             "Requests of the admin API that the quorum did not answer in time.",

@@ -96,6 +96,18 @@ class Metrics(Collector):
             "Elections that brokers asked for and that had to wait for others of the set.",
             self._watchman.elections_held_back,
         )
+        spread = self._watchman.spread
+        yield _counter(
+            "master_moves_total",
+            "Masterships that this leader moved to a process that led fewer, by outcome.",
+            ["outcome"],
+            {("done",): spread.moved, ("failed",): spread.failed},
+        )
+        yield _gauge(
+            "masters_to_move",
+            "Masterships that have to move until processes with the same groups lead equally many.",
+            spread.to_move,
+        )
         yield _count(
             "floors_raised_total",
             "Times this leader had the quorum take note of what a group has confirmed.",

@@ -1,10 +1,10 @@
 """The state as the admin API shows it: what is replicated, beside what this leader has heard."""
 
-from gantry_protocol.admin import GroupView, LossView, MemberView, TierView, WatchEvent
+from gantry_protocol.admin import DrainView, GroupView, LossView, MemberView, TierView, WatchEvent
 
 from gantry_controller.liveness.core import rules
 from gantry_controller.liveness.core.claims import RefusedClaim
-from gantry_controller.liveness.core.table import Tier
+from gantry_controller.liveness.core.table import DrainReport, Tier
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.confirmed import Loss
 from gantry_controller.metadata.state import BrokerGroup, Member
@@ -43,6 +43,17 @@ def member_view(
         in_sync=member.broker_id in group.sync_state_set,
         tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),
         refused=claim is not None,
+        drain=None if row is None or row.beat.drain is None else _drain_view(row.beat.drain),
+    )
+
+
+def _drain_view(drain: DrainReport) -> DrainView:
+    return DrainView(
+        done=drain.done,
+        unread=drain.unread,
+        parked=drain.parked,
+        transactions=drain.transactions,
+        waits_for=drain.waits_for,
     )
 
 
@@ -61,6 +72,8 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
     """One group."""
     wish = group.declaration
     floor = watchman.floor(group)
+    drain = watchman.drain(group)
+    queues, queues_wished = watchman.mapped_queues(group)
     return GroupView(
         cluster=group.cluster,
         name=group.name,
@@ -80,6 +93,10 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         confirmed_offset=-1 if floor is None else floor.offset,
         no_master_reason=watchman.why_nobody(group),
         loss=_loss_view(watchman.loss(group)),
+        drain_began_ms=None if drain is None else drain.began_ms,
+        has_others=watchman.has_others(group),
+        queues=queues,
+        queues_wished=queues_wished,
     )
 
 

@@ -22,22 +22,30 @@ from gantry_controller.liveness.core.attention import PULSE_S, Attention
 from gantry_controller.liveness.core.claims import Claims, RefusedClaim
 from gantry_controller.liveness.core.overseer import Overseer, Trigger
 from gantry_controller.liveness.core.probes import Knock, Probes
+from gantry_controller.liveness.core.spread import REASON as SPREAD
+from gantry_controller.liveness.core.spread import Spread
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable, MemberKey
 from gantry_controller.liveness.core.unheard import UnheardConsumers
 from gantry_controller.liveness.prober import knock
 from gantry_controller.metadata.confirmed import Floor, Loss
+from gantry_controller.metadata.drains import has_other_taking
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ElectMaster,
     Event,
     FloorRow,
     LiveMember,
+    MapQueues,
     RaiseFloors,
+    TakeTopics,
     encode_event,
 )
+from gantry_controller.metadata.given_up import GoneGroups
 from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.newcomers import may_take
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
+from gantry_controller.metadata.shares import Shares
+from gantry_controller.metadata.state import BrokerGroup, Drain, GroupKey, Member
 
 GROUPS_PER_TURN = 200  # about 2 ms of work
 ROWS_PER_PULSE = 2000  # about 2 ms of work
@@ -57,12 +65,14 @@ class Watchman:
         machine: whose applied state is watched.
         propose: puts a command into the log and calls back with its result or an exception.
         default_timeout_s: of brokers that have not told their own.
-        may_raise: whether all members of the quorum understand ``RaiseFloors`` and
-            ``ForgetConsumers``.
+        may_raise: whether all members of the quorum understand ``RaiseFloors``,
+            ``ForgetConsumers``, ``TakeTopics`` and ``TakeShare``.
+        spreads: whether masters are spread evenly over processes of many groups.
         knocker: how an address is knocked at.
 
     Attributes:
         may_raise: see above.
+        spread: of masters over processes.
         elections: proposed by this node, by reason.
         elections_held_back: asked for by others, and not put into the log.
     """
@@ -74,6 +84,7 @@ class Watchman:
         *,
         default_timeout_s: float,
         may_raise: Callable[[], bool] = lambda: True,
+        spreads: bool = True,
         knocker: Callable[[str], Awaitable[Knock]] = knock,
     ) -> None:
         self.table = HeartbeatTable()
@@ -86,7 +97,11 @@ class Watchman:
         self._propose = propose
         self._knocker = knocker
         self._overseer = Overseer(machine.state, self.table, default_timeout_s=default_timeout_s)
+        self.spread = Spread(machine.state, self.table, self._overseer)
+        self._spreads = spreads
         self._unheard = UnheardConsumers(machine.state, self._has_living_master)
+        self._shares = Shares(machine.state, self._has_living_master)
+        self._gone = GoneGroups(machine.state)
         self._probes = Probes(self.table)
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -119,9 +134,12 @@ class Watchman:
         if not leading:
             self._overseer.follow()
             self._probes.clear()
+            self.spread.follow()
             return
         now_s = self._now_s()
         self._unheard.began()
+        self._shares.began()
+        self._gone.began()
         self._overseer.lead(now_s)
         for member in self.table.closed_members():
             self._probes.start(member, now_s)
@@ -157,7 +175,7 @@ class Watchman:
         return self._overseer.evidence(group, self._now_s(), asking)
 
     def before_election(self, group: BrokerGroup, event: ElectMaster) -> str:
-        """Has the quorum know what is confirmed before ``event`` comes into the log.
+        """Has the quorum know what is confirmed before ``event``, and give a new group its topics.
 
         Returns a sentence if that must not come there at all; mostly empty.
         """
@@ -166,6 +184,7 @@ class Watchman:
             self.elections_held_back += 1
         else:
             self.let_the_quorum_know(group)
+            self._give_topics(group)
         return objection
 
     def let_the_quorum_know(self, group: BrokerGroup) -> None:
@@ -190,6 +209,19 @@ class Watchman:
         """The last time a person gave up what was confirmed."""
         return self._machine.state.losses.get(group.key)
 
+    def drain(self, group: BrokerGroup) -> Drain | None:
+        """The drain of the group, if it is being drained."""
+        return self._machine.state.drains.get(group.key)
+
+    def has_others(self, group: BrokerGroup) -> bool:
+        """Whether other groups of its cluster take messages."""
+        return has_other_taking(self._machine.state, group)
+
+    def mapped_queues(self, group: BrokerGroup) -> tuple[int, int]:
+        """The queues of mapped topics that the group has, and will have once all have moved."""
+        maps = self._machine.state.maps_of(group.cluster)
+        return maps.held[group.name], maps.load[group.name]
+
     def why_nobody(self, group: BrokerGroup) -> str:
         """The reason why the group with living members has no master; else empty."""
         return self._overseer.why_nobody(group.key)
@@ -208,6 +240,12 @@ class Watchman:
         if row is not None and self.may_raise():
             self._propose(encode_event(RaiseFloors(rows=(row,))), lambda _: None)
 
+    def _give_topics(self, group: BrokerGroup) -> None:
+        """Has a group that is about to get its first master take over its cluster's topics."""
+        if may_take(self._machine.state, group) and self.may_raise():
+            event = TakeTopics(cluster=group.cluster, name=group.name, shares=True)
+            self._propose(encode_event(event), lambda _: None)
+
     def _raise_due(self, now_s: float) -> None:
         if not self._overseer.leading or not self.may_raise():
             return
@@ -220,6 +258,21 @@ class Watchman:
             for event in self._unheard.due(now_s):
                 _log.info("consumers forgotten", cluster=event.cluster, broker_name=event.name)
                 self._propose(encode_event(event), lambda _: None)
+
+    def _move_queues(self, now_s: float) -> None:
+        """Has queues of mapped topics move to groups that are new, and from those that are gone."""
+        if self._overseer.leading and self.may_raise():
+            for event in (*self._shares.due(now_s), *self._gone.due(now_s)):
+                if isinstance(event, MapQueues):
+                    why = "their group is gone" if event.given_up else "a group is new"
+                    count = len(event.places)
+                    _log.info("queues move", topic=event.topic, queues=count, reason=why)
+                self._propose(encode_event(event), lambda _: None)
+
+    def _spread_masters(self, now_s: float) -> None:
+        if self._overseer.leading and self._spreads:
+            for trigger in self.spread.step(now_s):
+                self._elect(trigger)
 
     def _has_living_master(self, group: BrokerGroup) -> bool:
         return (
@@ -291,6 +344,7 @@ class Watchman:
         if result.group is not None:
             by_master = type(event) is AlterSyncStateSet
             self._overseer.floors.changed(result.group, self._now_s(), by_master=by_master)
+        self.spread.applied(event, result, self._now_s())
         if not self._overseer.concerns(event, result):
             return
         if self._overseer.applied(event, result, self._now_s()):
@@ -307,6 +361,8 @@ class Watchman:
         _log.warning("process stood still", seconds=round(stall_s, 3))
         self._overseer.did_not_listen(now_s)
         self._unheard.began()
+        self._shares.began()
+        self._gone.began()
 
     def _pulse(self) -> None:
         loop = asyncio.get_running_loop()
@@ -314,6 +370,8 @@ class Watchman:
         self.table.pass_time(now_s, ROWS_PER_PULSE)
         self._raise_due(now_s)
         self._forget_unheard(now_s)
+        self._move_queues(now_s)
+        self._spread_masters(now_s)
         self._say_who_waits(now_s)
         self._pulse_timer = loop.call_later(PULSE_S, self._pulse)
 
@@ -347,6 +405,7 @@ class Watchman:
         cluster, name = trigger.key
         event = trigger.event
         self._raise(trigger.floor)
+        self._give_topics(self._machine.state.groups[trigger.key])
         _log.info(
             "election proposed",
             cluster=cluster,
@@ -363,6 +422,8 @@ class Watchman:
             why = outcome.remark if isinstance(outcome, Result) else outcome
             _log.info("election came to nothing", broker_name=trigger.key[1], why=why)
         self._overseer.settled(trigger.key, self._now_s(), ok=ok)
+        if trigger.reason == SPREAD:
+            self.spread.settled(trigger.key, self._now_s(), ok=ok)
         self._arm()
 
     def _start_knock(self, member: MemberKey) -> None:

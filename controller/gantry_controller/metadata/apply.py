@@ -9,6 +9,7 @@ from typing import assert_never
 
 from gantry_protocol.types import Index
 
+from gantry_controller.metadata.drains import drain_group, end_drain
 from gantry_controller.metadata.events import (
     AcceptLoss,
     AdoptGroup,
@@ -17,28 +18,38 @@ from gantry_controller.metadata.events import (
     ChangeSettings,
     CleanBrokerData,
     CreateTopic,
+    DeclareFronts,
     DeclareGroup,
     DeleteKv,
     DeleteSubscriptionGroup,
     DeleteTopic,
+    DrainGroup,
     ElectMaster,
+    EndDrain,
     Event,
     ForgetConsumers,
     ForgetImport,
     ForgetMember,
     ImportBroker,
+    MapQueues,
     PutKv,
     PutSubscriptionGroup,
     RaiseFloors,
     RegisterBroker,
+    RemoveFronts,
     RemoveGroup,
     ReportConsumers,
+    ReportLocks,
     ReportTopic,
     ReportTopics,
     RetireGroup,
+    SealQueues,
     SetWritable,
+    TakeShare,
+    TakeTopics,
 )
 from gantry_controller.metadata.floors import accept_loss, raise_floors
+from gantry_controller.metadata.fronts import declare_fronts, remove_fronts
 from gantry_controller.metadata.groups import (
     adopt_group,
     apply_broker_id,
@@ -49,9 +60,13 @@ from gantry_controller.metadata.groups import (
     remove_group,
     retire_group,
 )
+from gantry_controller.metadata.locks import report_locks
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
 from gantry_controller.metadata.names import change_settings, delete_kv, put_kv, set_writable
+from gantry_controller.metadata.newcomers import take_topics
+from gantry_controller.metadata.queue_maps import map_queues, seal_queues
 from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.shares import take_share
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.metadata.subscriptions import (
     delete_subscription_group,
@@ -113,6 +128,8 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return delete_subscription_group(state, event)
         case ReportConsumers():
             return report_consumers(state, event)
+        case ReportLocks():
+            return report_locks(state, event)
         case ForgetConsumers():
             return forget_consumers(state, event)
         case PutKv():
@@ -127,5 +144,21 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return report_topic(state, event)
         case ReportTopics():
             return report_topics(state, event)
+        case DeclareFronts():
+            return declare_fronts(state, event)
+        case RemoveFronts():
+            return remove_fronts(state, event)
+        case TakeTopics():
+            return take_topics(state, event)
+        case TakeShare():
+            return take_share(state, event)
+        case DrainGroup():
+            return drain_group(state, event)
+        case EndDrain():
+            return end_drain(state, event)
+        case MapQueues():
+            return map_queues(state, event)
+        case SealQueues():
+            return seal_queues(state, event)
         case _:
             assert_never(event)

@@ -2,10 +2,12 @@
 
 Names, values and refusals are upstream's (``TopicAttributes``, ``AttributeParser``,
 ``AttributeUtil``), except where keeping an attribute would promise what brokers here do not do:
-compacted topics and queues of batches are refused.
+compacted topics and queues of batches are refused. ``gantry.readers`` is not upstream's.
 """
 
 from collections.abc import Callable, Mapping
+
+from gantry_protocol.settings.readers import READERS, READERS_MAX, parse_readers
 
 _TEXT_CHARS_MAX = 1024  # of a modification; every name with its longest value takes less
 
@@ -18,11 +20,19 @@ def _is_reserve_time(text: str) -> bool:
     return digits.isascii() and digits.isdecimal() and -1 <= int(text) <= _RESERVE_TIME_MAX
 
 
+def _is_readers(text: str) -> bool:
+    try:
+        return bool(text) and parse_readers(text) is not None
+    except ValueError:
+        return False
+
+
 _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
     "message.type": (_MESSAGE_TYPES.__contains__, ", ".join(_MESSAGE_TYPES)),
     "reserve.time": (_is_reserve_time, f"-1 to {_RESERVE_TIME_MAX} ms"),
     "cleanup.policy": ("DELETE".__eq__, "DELETE; topics are not compacted here"),
     "queue.type": ("SimpleCQ".__eq__, "SimpleCQ; queues of batches are not kept here"),
+    READERS: (_is_readers, f"0 to {READERS_MAX}, and as in 1;7=3 another number for queue 7"),
 }
 _FIXED = ("cleanup.policy", "queue.type")  # upstream's; given when the topic is made, or never
 

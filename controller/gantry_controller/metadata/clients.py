@@ -1,11 +1,12 @@
-"""Consumers as the quorum knows them: how groups may consume, and who is in them.
+"""Consumers as the quorum knows them: how groups may consume, who is in them and owns which queue.
 
-Both belong to one broker group each, as topics do, and count part by part in the digest.
+All belong to one broker group each, as topics do, and count part by part in the digest.
 """
 
 from collections.abc import Mapping
 
 import msgspec
+from gantry_protocol.types import Epoch
 
 from gantry_controller.metadata.digest import Parted
 
@@ -66,3 +67,44 @@ class ConsumerTable(Parted, frozen=True, array_like=True):
     def parts(self) -> Mapping[str, ConsumerGroup]:
         """The groups."""
         return self.groups
+
+
+class QueueOwner(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The client that consumes one queue in order."""
+
+    topic: str
+    queue_id: int
+    client_id: str
+
+
+class LockTable(Parted, frozen=True, array_like=True):
+    """The locked queues of one broker group.
+
+    Attributes:
+        epoch: of the master that reported last.
+        serial: of its last report; rises with each.
+        count: queues in ``groups``.
+        groups: by consumer group, ascending by topic and queue.
+    """
+
+    epoch: Epoch = Epoch(0)
+    serial: int = 0
+    count: int = 0
+    groups: dict[str, tuple[QueueOwner, ...]] = msgspec.field(default_factory=dict)
+
+    @property
+    def parts(self) -> Mapping[str, tuple[QueueOwner, ...]]:
+        """The groups."""
+        return self.groups
+
+
+KINDS = (
+    SubscriptionTable,
+    ConsumerTable,
+    ConsumerGroup,
+    Client,
+    Subscription,
+    LockTable,
+    QueueOwner,
+)
+"""All of them: their fields are part of the state's layout."""

@@ -11,8 +11,8 @@ import msgspec
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_controller.metadata.clients import ConsumerGroup
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.clients import ConsumerGroup, QueueOwner
+from gantry_controller.metadata.topic_table import Topic
 
 LOWEST_PRIORITY = 2**31 - 1
 
@@ -280,6 +280,20 @@ class ReportConsumers(_Event, frozen=True, tag="ReportConsumers/1"):
     incarnation: str = ""
 
 
+class ReportLocks(_Event, frozen=True, tag="ReportLocks/1"):
+    """A master says which queues have another owner (code 31011); without a client one has none.
+
+    ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
+    ``serial`` rises with each report of one epoch: one that was overtaken changes nothing.
+    """
+
+    broker_id: BrokerId
+    master_epoch: Epoch
+    serial: int
+    groups: dict[str, tuple[QueueOwner, ...]]
+    incarnation: str = ""
+
+
 class ForgetConsumers(_Event, frozen=True, tag="ForgetConsumers/1"):
     """The group has had no living master for long; what its last one reported is old.
 
@@ -316,6 +330,86 @@ class ChangeSettings(_Record, frozen=True, tag="ChangeSettings/1"):
     settings: dict[str, str]
 
 
+class TakeTopics(_Event, frozen=True, tag="TakeTopics/1"):
+    """A group that never had a master takes over what all others of its cluster have.
+
+    Attributes:
+        shares: mapped topics, too, and it is to have its share of their queues.
+    """
+
+    shares: bool = False
+
+
+class TakeShare(_Event, frozen=True, tag="TakeShare/1"):
+    """A new group has been given its share of the queues of mapped topics."""
+
+
+class DrainGroup(_Event, frozen=True, tag="DrainGroup/1"):
+    """A group is about to leave: it takes no new messages, and serves those that it has.
+
+    Attributes:
+        uid: refuse a group of another owner; None: whoever owns it.
+        at_ms: when, by the leader's clock.
+    """
+
+    uid: str | None = None
+    at_ms: int = 0
+
+
+class EndDrain(_Event, frozen=True, tag="EndDrain/1"):
+    """The group stays: it takes messages again."""
+
+
+class DeclareFronts(_Record, frozen=True, tag="DeclareFronts/1"):
+    """Clients of ``cluster`` are led to fronts, which ``name`` declares."""
+
+    cluster: str
+    name: str
+    address: str
+    first_port: int
+    ports: int
+
+
+class RemoveFronts(_Record, frozen=True, tag="RemoveFronts/1"):
+    """Clients of ``cluster`` are led to the fronts of ``name`` no more."""
+
+    cluster: str
+    name: str
+
+
+class MapQueues(_Record, frozen=True, tag="MapQueues/1"):
+    """Makes or changes the queue map of a topic.
+
+    Attributes:
+        queues: the number of its queues; never fewer than it has.
+        places: numbers of queues, and the groups that they are to be at. Queues that exist move
+            there; a new one that is not named goes where ``metadata.placement`` says.
+        epoch: the map's epoch is at least this.
+        given_up: queues whose group is gone are at their new places at once.
+    """
+
+    cluster: str
+    topic: str
+    queues: int
+    places: tuple[tuple[int, str], ...] = ()
+    epoch: int = 0
+    given_up: bool = False
+
+
+class SealQueues(_Event, frozen=True, tag="SealQueues/1"):
+    """A master says where its segments of queues that move end, all before being confirmed.
+
+    ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
+    ``ends`` are numbers of queues, and their ends as queue offsets.
+    """
+
+    broker_id: BrokerId
+    master_epoch: Epoch
+    topic: str
+    ends: tuple[tuple[int, int], ...]
+    incarnation: str = ""
+
+
 class ReportTopic(_Record, frozen=True, tag="ReportTopic/1"):
     """Brokers of the old kind, by name, have a topic that is new or was changed (code 217)."""
 
@@ -343,6 +437,7 @@ Event = (
     | PutSubscriptionGroup
     | DeleteSubscriptionGroup
     | ReportConsumers
+    | ReportLocks
     | ForgetConsumers
     | PutKv
     | DeleteKv
@@ -350,6 +445,14 @@ Event = (
     | ChangeSettings
     | ReportTopic
     | ReportTopics
+    | DeclareFronts
+    | RemoveFronts
+    | TakeTopics
+    | TakeShare
+    | DrainGroup
+    | EndDrain
+    | MapQueues
+    | SealQueues
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -21,6 +21,7 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
     RetireGroup,
 )
+from gantry_controller.metadata.locks import end_locks
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import (
     FIRST_BROKER_ID,
@@ -28,9 +29,9 @@ from gantry_controller.metadata.state import (
     Declaration,
     Member,
     MetadataState,
-    TopicTable,
 )
-from gantry_controller.metadata.subscriptions import end_consumers
+from gantry_controller.metadata.subscriptions import begin_settings, end_consumers
+from gantry_controller.metadata.topic_table import TopicTable
 from gantry_controller.metadata.topics import await_topics
 
 MEMBERS_MAX = 128
@@ -47,7 +48,8 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
     """Creates, adopts, changes or revives a group; commits nothing if nothing differs.
 
     A retired group comes back as it was, for any owner: the same one, too, since somebody may have
-    taken it for gone by mistake.
+    taken it for gone by mistake. It takes messages then, and so does what gets another owner: a
+    drain ends with the owner that wanted it.
     """
     if not 1 <= event.min_in_sync_replicas <= event.replicas:
         return refuse(
@@ -68,6 +70,8 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
         group = _revive(group)
     elif group.declaration == wish and not group.retired:
         return Result(group=group)
+    if group.retired or group.declaration is None or group.declaration.uid != event.uid:
+        state.put_plain("drains", group.key, None)
     return Result(group=state.put(group, declaration=wish, retired=False), changed=True)
 
 
@@ -106,6 +110,7 @@ def adopt_group(state: MetadataState, event: AdoptGroup) -> Result:
         return Result(group=group)
     adopted = state.put(group, master_epoch=event.epoch, base_epoch=event.epoch)
     await_topics(state, adopted)
+    begin_settings(state, adopted)
     return Result(group=adopted, changed=True)
 
 
@@ -317,6 +322,8 @@ def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> Result:
     subscriptions = state.subscription_table(group.key)
     if subscriptions.groups:
         state.put_subscriptions(group.key, SubscriptionTable(subscriptions.version + 1))
+    state.put_plain("drains", group.key, None)
+    end_locks(state, group)
     gone = end_consumers(state, group)
     tombstone = state.put(
         group,

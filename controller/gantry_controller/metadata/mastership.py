@@ -12,8 +12,9 @@ from gantry_controller.metadata.election import (
     is_gone_for_good,
 )
 from gantry_controller.metadata.events import AlterSyncStateSet, ElectMaster
+from gantry_controller.metadata.invariants import is_ascending
 from gantry_controller.metadata.results import Result, missing, refuse
-from gantry_controller.metadata.state import BrokerGroup, MetadataState, is_ascending
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 
 
 def elect_master(state: MetadataState, event: ElectMaster) -> Result:

@@ -5,86 +5,38 @@ A ``BrokerGroup`` is one immutable value: an event replaces it by another in a s
 its invariant, and ``put`` asserts them.
 """
 
-from bisect import bisect_right, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Literal
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
+from gantry_protocol.queue_map import MappedQueue, QueueMap, Segment
+from gantry_protocol.settings.readers import READERS
 from gantry_protocol.types import BrokerId, Epoch, Index
 from msgspec.structs import replace
 
-from gantry_controller.metadata.clients import (
-    Client,
-    ConsumerGroup,
-    ConsumerTable,
-    Subscription,
-    SubscriptionTable,
-)
+from gantry_controller.metadata.clients import KINDS, ConsumerTable, LockTable, SubscriptionTable
+from gantry_controller.metadata.cluster_maps import ClusterMaps, EndedMaps
 from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.consumer_view import ClusterConsumers, ClusterGroup
-from gantry_controller.metadata.digest import Parted, RecordSum, layout_of
+from gantry_controller.metadata.digest import RecordSum, layout_of
+from gantry_controller.metadata.front_indexes import FrontIndexes, Fronts, FrontSlot, derive
+from gantry_controller.metadata.imported import ImportedBroker
+from gantry_controller.metadata.invariants import check_group
 from gantry_controller.metadata.kv import Namespace
+from gantry_controller.metadata.topic_index import TopicIndex
+from gantry_controller.metadata.topic_table import Topic, TopicTable
 
 GroupKey = tuple[str, str]
 """(cluster name, broker name): the identity of a broker group."""
 
-DEFAULT_TOPIC = "TBW102"
-"""The template that clients ask for before a topic exists."""
-
 FIRST_BROKER_ID = BrokerId(1)  # MixAll.FIRST_SLAVE_ID
-
-
-class Topic(msgspec.Struct, frozen=True, gc=False):
-    """The configuration of one topic on one group (RocketMQ ``TopicConfig``).
-
-    Attributes:
-        since: the version of the group's table at which the topic was created; 0 in events, and of
-            topics that are older than this field. It tells a topic that was deleted and created
-            again from the one that it looks like.
-        attributes: upstream's names to values, as ``metadata.attributes`` lets them in.
-    """
-
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
-    order: bool = False
-    since: int = 0
-    attributes: dict[str, str] = {}
-
-
-BUILT_IN_TOPICS = {
-    DEFAULT_TOPIC: Topic(read_queue_nums=8, write_queue_nums=8, perm=7),
-    "RMQ_SYS_TRACE_TOPIC": Topic(read_queue_nums=1, write_queue_nums=1, perm=6),
-}
-"""Topics that every group has without saying so.
-
-Clients that trace their messages send to the second; of those, only Java creates what it misses.
-A group makes it with the first send.
-"""
-
-
-class TopicTable(Parted, frozen=True, array_like=True):
-    """The topics of one group.
-
-    Attributes:
-        is_partial: the group was adopted, and its master has not said yet which topics its log has.
-            What is missing here says nothing then, and nobody may compare a log with it.
-    """
-
-    topics: dict[str, Topic] = msgspec.field(default_factory=dict)
-    is_partial: bool = False
-
-    @property
-    def parts(self) -> Mapping[str, Topic]:
-        """The topics."""
-        return self.topics
 
 
 _NO_TOPICS = TopicTable()
 _NO_SUBSCRIPTIONS = SubscriptionTable()
 _NO_CONSUMERS = ConsumerTable()
+_NO_LOCKS = LockTable()
 
 _SAYS_NOTHING = ("", "#")  # how the incarnation of a broker that announces none begins
 
@@ -200,16 +152,10 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return None
 
 
-class ImportedBroker(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A broker of the old kind, which reports itself to the name service (code 103).
+class Drain(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A group takes no new messages, since ``began_ms`` by the leader's clock (``drains``)."""
 
-    ``state_version`` is the master epoch its report was made in, 0 outside controller mode.
-    """
-
-    broker_id: int
-    address: str
-    ha_address: str | None = None
-    state_version: int = 0
+    began_ms: int
 
 
 class MetadataState:
@@ -221,10 +167,15 @@ class MetadataState:
     A field is replicated or derived. Replicated ones have a type below, which is all a snapshot
     needs to know (``snapshot``): a plain value, or a dictionary of immutable values. Derived ones
     begin with an underscore and are made again by ``rebuild_indexes``. ``wiped`` are the groups
-    whose routes allow no writes, by the index that wiped them; ``settings`` those of the
+    whose routes allow no writes, by the index that wiped them; ``drains`` groups that are about to
+    leave (``metadata.drains``); ``settings`` those of the
     name service that are not as they are by default (``metadata.names``). ``floors`` never fall but
     with a ``Loss``, or with the end of their group. ``generations`` are those of the consumer
     groups of each cluster: the index at which the members of one last changed at any broker group.
+    ``fronts`` are where clients of a cluster are led to, ``front_slots`` whose index there is whose
+    (``metadata.front_indexes``), by cluster and index. ``queue_maps`` are those of mapped topics,
+    by cluster and topic; ``maps_ended`` says when the last one of a cluster was deleted.
+    ``newcomers`` are groups that wait for their share of these queues, since when.
     """
 
     index: Index
@@ -235,12 +186,19 @@ class MetadataState:
     subscriptions: dict[GroupKey, SubscriptionTable]
     consumers: dict[GroupKey, ConsumerTable]
     generations: dict[tuple[str, str], Index]
+    locks: dict[GroupKey, LockTable]
 
     kv: dict[str, Namespace]
     wiped: dict[GroupKey, Index]
     settings: dict[str, bool]
     floors: dict[GroupKey, Floor]
     losses: dict[GroupKey, Loss]
+    fronts: dict[str, Fronts]
+    front_slots: dict[tuple[str, int], FrontSlot]
+    drains: dict[GroupKey, Drain]
+    queue_maps: dict[tuple[str, str], QueueMap]
+    maps_ended: dict[str, EndedMaps]
+    newcomers: dict[GroupKey, Index]
 
     REPLICATED = (
         "index",
@@ -250,22 +208,31 @@ class MetadataState:
         "subscriptions",
         "consumers",
         "generations",
+        "locks",
         "kv",
         "wiped",
         "settings",
         "floors",
         "losses",
+        "fronts",
+        "front_slots",
+        "drains",
+        "queue_maps",
+        "maps_ended",
+        "newcomers",
     )
 
     __slots__ = (
         "_cluster_consumers",
+        "_cluster_maps",
+        "_front_indexes",
         "_headless",
         "_living",
         "_names",
         "_order",
         "_retired",
         "_sum",
-        "_topic_groups",
+        "_topic_index",
         *REPLICATED,
     )
 
@@ -277,11 +244,18 @@ class MetadataState:
         self.subscriptions = {}
         self.consumers = {}
         self.generations = {}
+        self.locks = {}
         self.kv = {}
         self.wiped = {}
         self.settings = {}
         self.floors = {}
         self.losses = {}
+        self.fronts = {}
+        self.front_slots = {}
+        self.drains = {}
+        self.queue_maps = {}
+        self.maps_ended = {}
+        self.newcomers = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -298,15 +272,20 @@ class MetadataState:
             self._count_group(key, None, group)
         self._order = sorted(self.groups)  # every key, those of tombstones included
         self._names: dict[str, tuple[GroupKey, ...]] = {}
-        self._topic_groups: dict[str, dict[GroupKey, None]] = {}
+        self._topic_index = TopicIndex()
         for group in self.living():
             self._names[group.name] = (*self._names.get(group.name, ()), group.key)
         for name, keys in self._names.items():
             if len(keys) > 1:
                 self._names[name] = tuple(sorted(keys))
         for key, table in self.topics.items():
-            for topic in table.topics:
-                self._topic_groups.setdefault(topic, {})[key] = None
+            self._topic_index.changed(key, {}, table.topics, table.topics)
+        self._front_indexes = derive(self.front_slots.items())
+        self._cluster_maps: dict[str, ClusterMaps] = {}
+        for (cluster, topic), queues in sorted(
+            self.queue_maps.items(), key=lambda item: (item[1].changed, item[0])
+        ):
+            self._cluster_maps.setdefault(cluster, ClusterMaps()).put(topic, queues)
         self._cluster_consumers: dict[str, ClusterConsumers] = {}
         for key, reported in sorted(self.consumers.items()):
             self._consumers_of(key[0]).changed(key, sorted(reported.groups), reported, self.index)
@@ -369,6 +348,36 @@ class MetadataState:
         """The living groups that clients may be sent to: those that are not retired."""
         return (group for group in self.living(cluster) if not group.retired)
 
+    def front_indexes(self, cluster: str) -> FrontIndexes | None:
+        """The indexes at fronts that are written down for ``cluster``; None: none are."""
+        return self._front_indexes.get(cluster)
+
+    def write_front_indexes(self, cluster: str) -> None:
+        """Write down the indexes of the groups of ``cluster``, of which some serve."""
+        if cluster not in self._front_indexes:
+            self._front_indexes[cluster] = FrontIndexes()
+            for group in self.serving_by_name(cluster):
+                self._change_front_index(group)
+
+    def _change_front_index(self, group: BrokerGroup) -> None:
+        """The group begins to serve, or ends."""
+        fronts = self.fronts.get(group.cluster)
+        index, slot = self._front_indexes[group.cluster].change(
+            group.name,
+            Index(0) if _serves(group) else self.index,
+            0 if fronts is None else fronts.ports,
+        )
+        self.put_plain("front_slots", (group.cluster, index), slot)
+
+    def serving_by_name(self, cluster: str) -> Iterator[BrokerGroup]:
+        """The groups of ``cluster`` that clients may be sent to, ascending by name."""
+        for place in range(bisect_left(self._order, (cluster, "")), len(self._order)):
+            group = self.groups[self._order[place]]
+            if group.cluster != cluster:
+                return
+            if _serves(group):
+                yield group
+
     def is_retired(self, key: GroupKey) -> bool:
         """Whether nobody is to be sent to the group ``key``."""
         group = self.groups.get(key)
@@ -383,13 +392,15 @@ class MetadataState:
         group = replace(group, **changes)
         key = (group.cluster, group.name)
         old = self.groups.get(key)
-        _check(group, old)
+        check_group(group, old)
         self._count_group(key, old, group)
         if old is None:
             insort(self._order, key)
         self.groups[key] = group
         if old is None or old.removed != group.removed:
             self._name(key, living=not group.removed)
+        if _serves(old) != _serves(group) and group.cluster in self._front_indexes:
+            self._change_front_index(group)
         return group
 
     def _count_group(self, key: GroupKey, old: BrokerGroup | None, new: BrokerGroup) -> None:
@@ -421,18 +432,12 @@ class MetadataState:
         Args:
             key: of the group.
             table: its topics.
-            added: names among which those are that were not there; None: some may be gone as well.
+            added: see ``TopicIndex.changed``.
         """
         old = self.topics.get(key, _NO_TOPICS)
         assert table.version > old.version, (key, old.version, table.version)
         self._sum.touched("topics", key, self.topics.get(key))
-        gone = sorted(old.topics.keys() - table.topics.keys()) if added is None else ()
-        for topic in gone:
-            self._topic_groups[topic].pop(key)
-            if not self._topic_groups[topic]:
-                del self._topic_groups[topic]
-        for topic in sorted(table.topics.keys() - old.topics.keys()) if added is None else added:
-            self._topic_groups.setdefault(topic, {})[key] = None
+        self._topic_index.changed(key, old.topics, table.topics, added)
         self.topics[key] = table
         return table
 
@@ -476,12 +481,29 @@ class MetadataState:
         else:
             del self.imports[key]
 
-    def put_plain(
-        self,
-        field: Literal["generations", "kv", "wiped", "settings", "floors", "losses"],
-        key: Any,
-        value: object,
-    ) -> None:
+    def put_queue_map(self, cluster: str, topic: str, queues: QueueMap | None) -> None:
+        """Makes ``queues`` the map of ``topic``; None: the topic is deleted."""
+        old = self.queue_maps.get((cluster, topic))
+        self.put_plain("queue_maps", (cluster, topic), queues)
+        self._cluster_maps.setdefault(cluster, ClusterMaps()).put(topic, queues)
+        if queues is None and old is not None:
+            most = max(queue.moves for queue in old.queues)
+            moves = max(most, self.ended_maps(cluster).moves)
+            self.put_plain("maps_ended", cluster, EndedMaps(self.index, moves))
+
+    def ended_maps(self, cluster: str) -> EndedMaps:
+        """The mapped topics of ``cluster`` that were deleted."""
+        return self.maps_ended.get(cluster) or EndedMaps()
+
+    def queue_map(self, cluster: str, topic: str) -> QueueMap | None:
+        """The queue map of ``topic``; None: each group has queues of its own."""
+        return self.queue_maps.get((cluster, topic))
+
+    def maps_of(self, cluster: str) -> ClusterMaps:
+        """The queue maps of ``cluster``."""
+        return self._cluster_maps.get(cluster) or ClusterMaps()
+
+    def put_plain(self, field: str, key: Any, value: object) -> None:
         """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
         records: dict[Any, object] = getattr(self, field)
         self._sum.touched(field, key, records.get(key))
@@ -502,21 +524,29 @@ class MetadataState:
         """The consumer groups with members on the group ``key``."""
         return self.consumers.get(key, _NO_CONSUMERS)
 
+    def lock_table(self, key: GroupKey) -> LockTable:
+        """The locked queues of the group ``key``."""
+        return self.locks.get(key, _NO_LOCKS)
+
     def groups_with(self, topic: str) -> list[GroupKey]:
         """The groups that have ``topic``, sorted."""
         return sorted(self.having(topic))
 
     def having(self, topic: str) -> Collection[GroupKey]:
         """The same in no order; a view of the state, to be copied before that goes on."""
-        return self._topic_groups.get(topic, {})
+        return self._topic_index.groups.get(topic, {})
+
+    def has_readers(self, key: GroupKey) -> bool:
+        """Whether reads of some topic of the group ``key`` are served by several members."""
+        return key in self._topic_index.readers
 
     def topic_names(self) -> list[str]:
         """Every topic of every group, in no order."""
-        return list(self._topic_groups)
+        return list(self._topic_index.groups)
 
     def is_served(self, topic: str) -> bool:
         """Whether a group with ``topic`` is not retired."""
-        return not all(self.is_retired(key) for key in self._topic_groups.get(topic, ()))
+        return not all(self.is_retired(key) for key in self._topic_index.groups.get(topic, ()))
 
     def digest(self) -> int:
         """64 bits that are equal on replicas whose states are (``metadata.digest``)."""
@@ -543,56 +573,22 @@ LAYOUT = layout_of(
         Topic,
         TopicTable,
         ImportedBroker,
-        SubscriptionTable,
-        ConsumerTable,
-        ConsumerGroup,
-        Client,
-        Subscription,
+        *KINDS,
         Namespace,
         Floor,
         Loss,
+        Fronts,
+        FrontSlot,
+        Drain,
+        QueueMap,
+        MappedQueue,
+        Segment,
+        EndedMaps,
     ),
-    MetadataState.REPLICATED,
+    (*MetadataState.REPLICATED, READERS),  # an attribute that older versions refuse
 )
 """Tells this version's way to write the state from others'."""
 
 
-def _check(new: BrokerGroup, old: BrokerGroup | None) -> None:
-    """The invariants of one group and of one step; a failure is a bug, and ends the process."""
-    if old is None or new.members is not old.members:
-        ids = [member.broker_id for member in new.members]
-        assert is_ascending(ids), new
-        assert not ids or ids[-1] < new.next_broker_id, new
-    assert _are_of(new.members, new.sync_state_set), new
-    assert new.master_id is None or new.master_id in new.sync_state_set, new
-    assert not new.removed or (not new.members and new.declaration is None), new
-    assert not new.retired or new.declaration is not None, new
-    if old is None:
-        return
-    assert new.master_epoch >= old.master_epoch, (old, new)
-    assert new.next_broker_id >= old.next_broker_id, (old, new)
-    step = new.sync_state_set_epoch - old.sync_state_set_epoch
-    assert step > 0 or (step == 0 and new.sync_state_set == old.sync_state_set), (old, new)
-    if new.master_id is not None and new.master_epoch == old.master_epoch:
-        assert new.master_id == old.master_id, (old, new)
-        assert new.master_incarnation == old.master_incarnation, (old, new)
-
-
-def is_ascending(ids: Sequence[BrokerId]) -> bool:
-    """Whether each is above the one before, so that none comes twice."""
-    for item, following in pairwise(ids):  # noqa: SIM110 - a generator costs as much again
-        if item >= following:
-            return False
-    return True
-
-
-def _are_of(members: tuple[Member, ...], ids: tuple[BrokerId, ...]) -> bool:
-    """Whether ``ids`` ascend and are all of members, which ascend themselves: in one walk."""
-    rest = iter(members)
-    for broker_id in ids:
-        for member in rest:
-            if member.broker_id == broker_id:
-                break
-        else:
-            return False
-    return True
+def _serves(group: BrokerGroup | None) -> bool:
+    return group is not None and not group.removed and not group.retired

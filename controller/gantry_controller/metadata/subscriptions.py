@@ -16,7 +16,12 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
-from gantry_controller.metadata.topics import NAME_CHARS, addressed, not_its_master
+from gantry_controller.metadata.topics import (
+    NAME_CHARS,
+    VERSIONS_PER_EPOCH,
+    addressed,
+    not_its_master,
+)
 
 NAME_LENGTH_MAX = 255  # Validators.CHARACTER_MAX_LENGTH
 CONFIG_BYTES_MAX = 16 * 1024
@@ -69,6 +74,16 @@ def delete_subscription_group(state: MetadataState, event: DeleteSubscriptionGro
             changed = True
     version = state.subscription_table(keys[0]).version if len(keys) == 1 else None
     return Result(subscriptions_version=version, changed=changed)
+
+
+def begin_settings(state: MetadataState, group: BrokerGroup) -> None:
+    """The settings of a group that was just adopted are those made here, and no others.
+
+    Its brokers may remember those of another quorum, with a version: ours goes on above it.
+    """
+    table = state.subscription_table(group.key)
+    version = max(table.version + 1, group.base_epoch * VERSIONS_PER_EPOCH)
+    state.put_subscriptions(group.key, SubscriptionTable(version, table.groups))
 
 
 def report_consumers(state: MetadataState, event: ReportConsumers) -> Result:

@@ -18,23 +18,18 @@ from gantry_controller.metadata.events import (
     ReportTopic,
     ReportTopics,
 )
+from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.results import Result, missing, refuse
-from gantry_controller.metadata.state import (
-    DEFAULT_TOPIC,
-    BrokerGroup,
-    GroupKey,
-    ImportedBroker,
-    MetadataState,
-    Topic,
-    TopicTable,
-)
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
+from gantry_controller.metadata.topic_index import too_many_readers
+from gantry_controller.metadata.topic_table import DEFAULT_TOPIC, Topic, TopicTable
 
 TOPIC_LENGTH_MAX = 127  # TopicValidator.TOPIC_MAX_LENGTH
 QUEUES_MAX = 4096  # per topic and group; a typing error must not create a million queues
 PERM_MAX = 7  # PermName: inherit 1, write 2, read 4
 TOPICS_PER_GROUP_MAX = 100_000
 IMPORTED_BROKERS_MAX = 64  # of one group name
-VERSIONS_PER_EPOCH = 2**32  # of a group's topics, between two adoptions
+VERSIONS_PER_EPOCH = 2**32  # of a group's topics or settings, between two adoptions
 
 NAME_CHARS = frozenset("%|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
@@ -58,30 +53,55 @@ def create_topic(state: MetadataState, event: CreateTopic) -> Result:
         known = state.topic_table(key).topics.get(event.topic)
         if event.if_absent and known is not None:
             continue
+        if state.queue_map(key[0], event.topic) is not None:
+            return refuse(
+                ResponseCode.INVALID_PARAMETER,
+                f"Topic {event.topic} of cluster {key[0]} has a queue map: it is changed as a "
+                "whole, by gantry queues map or mqadmin updateStaticTopic",
+            )
         try:
             attributes = altered(None if known is None else known.attributes, event.attributes)
         except AttributesError as refusal:
             return refuse(ResponseCode.INVALID_PARAMETER, str(refusal))
+        problem = too_many_readers(state.groups[key], event.attributes, attributes)
+        if problem is not None:
+            return refuse(ResponseCode.INVALID_PARAMETER, f"Topic {event.topic}: {problem}")
         wanted[key] = replace(event.config, attributes=attributes)
-    changes = [_merge_topics(state, key, {event.topic: topic}) for key, topic in wanted.items()]
+    changes = [merge_topics(state, key, {event.topic: topic}) for key, topic in wanted.items()]
     version = state.topic_table(keys[0]).version if len(keys) == 1 else None
     return Result(topics_version=version, changed=any(changes))
 
 
 def delete_topic(state: MetadataState, event: DeleteTopic) -> Result:
-    """Deletes a topic; deleting what is not there succeeds, as upstream's does."""
+    """Deletes a topic; deleting what is not there succeeds, as upstream's does.
+
+    A mapped topic is one thing: it goes with its map on all groups of its cluster.
+    Refused while a group in question may have it and has not said so: it would come back.
+    """
     ambiguity = state.ambiguity(event.cluster, event.name)
     if ambiguity is not None:
         return refuse(ResponseCode.INVALID_PARAMETER, ambiguity)
+    for cluster, name in state.groups:
+        is_meant = event.cluster in ("", cluster) and event.name in ("", name)
+        if is_meant and state.topic_table((cluster, name)).is_partial:
+            return refuse(
+                ResponseCode.SYSTEM_BUSY,
+                f"The master of {name} has not said yet which topics its log has; delete "
+                f"{event.topic} once it has",
+            )
     changed = False
     for key in state.groups_with(event.topic):
         cluster, name = key
-        if event.cluster not in ("", cluster) or event.name not in ("", name):
+        is_mapped = state.queue_map(cluster, event.topic) is not None
+        if event.cluster not in ("", cluster) or not (is_mapped or event.name in ("", name)):
             continue
         table = state.topic_table(key)
         rest = {topic: config for topic, config in table.topics.items() if topic != event.topic}
         state.put_topics(key, replace(table, version=table.version + 1, topics=rest))
         changed = True
+    for cluster in sorted({cluster for cluster, _ in state.groups}):
+        if event.cluster in ("", cluster) and state.queue_map(cluster, event.topic) is not None:
+            state.put_queue_map(cluster, event.topic, None)
     key = (event.cluster, event.name)
     return Result(topics_version=state.topic_table(key).version, changed=changed)
 
@@ -112,7 +132,7 @@ def import_broker(state: MetadataState, event: ImportBroker) -> Result:
     changed = brokers != known
     if changed:
         state.put_imports(key, brokers)
-    changed |= _merge_topics(state, key, _fit_topics(state, key, event))
+    changed |= merge_topics(state, key, _fit_topics(state, key, event))
     return Result(changed=changed)
 
 
@@ -177,7 +197,7 @@ def report_topic(state: MetadataState, event: ReportTopic) -> Result:
             )
         order = event.topic in known and known[event.topic].order  # a report like this says nothing
         merged[keys[0]] = replace(config, order=order)
-    changes = [_merge_topics(state, key, {event.topic: item}) for key, item in merged.items()]
+    changes = [merge_topics(state, key, {event.topic: item}) for key, item in merged.items()]
     return Result(changed=any(changes))
 
 
@@ -299,7 +319,8 @@ def addressed(
     return keys
 
 
-def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic]) -> bool:
+def merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic]) -> bool:
+    """Makes ``topics`` those of the group ``key``, beside the others; whether that is new."""
     table = state.topic_table(key)
     news = {
         name: topic for name, topic in topics.items() if _is_other(table.topics.get(name), topic)

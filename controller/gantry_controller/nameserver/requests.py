@@ -34,10 +34,12 @@ from gantry_protocol.records import masked_crc
 from gantry_protocol.types import BrokerId
 
 from gantry_controller.metadata.events import DeleteTopic, ForgetImport, ImportBroker, ReportTopic
+from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.names import ORDER_NAMESPACE, ORDER_TO_BROKERS, setting
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import GroupKey, ImportedBroker, MetadataState, Topic
+from gantry_controller.metadata.state import GroupKey, MetadataState
+from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.metadata.topics import is_news
 from gantry_controller.nameserver import routes
 from gantry_controller.nameserver.administration import NameAdministration

@@ -2,10 +2,15 @@
 
 Broker 0 of a declared group is the address its owner declared (a Service in front of every replica)
 and so outlives the master: the route stays the same through a failover, and only a group that never
-had a master has none. Without a declared address it is the master's own. Brokers of the old kind
-appear as they reported themselves. Who has been wiped shows no topic that may be written, the
-template included, so producers neither send there nor create topics there. A retired group, whose
-owner is gone, is in no route and no list.
+had a master has none. Where fronts are declared for the cluster, it is the group's port there.
+Without either it is the master's own. Where a topic of the group has readers, its members in sync
+stand behind that by their own ids and addresses, except at fronts. Brokers of the old kind appear
+as they reported themselves.
+
+A mapped topic may be written at the groups that take messages for some queue of it; clients that
+know static topics (RIP-21) are told which ones. Who has been wiped, or is being drained, shows no
+topic that may be written, the template included, so producers neither send there nor create topics
+there. A retired group, whose owner is gone, is in no route and no list.
 
 What all groups have a part in is made in turns (``gantry_controller.turns``). Each group is then
 shown as it was at some moment between the question and the answer.
@@ -15,16 +20,14 @@ from itertools import islice
 
 import msgspec
 from gantry_protocol.bodies import BrokerData, QueueData, encode_body
+from gantry_protocol.bodies.queue_maps import StaticQueuesOfGroup, static_queues
 from gantry_protocol.bodies.route import MASTER_ID, PERM_WRITE
+from gantry_protocol.hosts import join_address
 
+from gantry_controller.metadata.fronts import at_fronts
 from gantry_controller.metadata.names import ordered_queues
-from gantry_controller.metadata.state import (
-    BUILT_IN_TOPICS,
-    BrokerGroup,
-    GroupKey,
-    MetadataState,
-    Topic,
-)
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
+from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic
 from gantry_controller.turns import BITS, Work, sorted_in_turns
 
 SHORT = 20
@@ -50,6 +53,7 @@ def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
     twice: str | None = None
     brokers: list[bytes] = []
     queues: list[bytes] = []
+    mapped: dict[str, StaticQueuesOfGroup] = {}
     for place, key in enumerate(keys, start=1):
         if place % BITS == 0:
             yield
@@ -61,6 +65,9 @@ def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
         names[key[1]] = None
         brokers.append(encode_body(found[0]))
         queues.append(encode_body(found[1]))
+        queue_map = state.queue_map(key[0], topic)
+        if queue_map is not None:
+            mapped[key[1]] = static_queues(topic, queue_map, key[1])
     if not brokers:
         return None
     route: dict[str, object] = {
@@ -68,10 +75,19 @@ def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
         "queueDatas": _joined(queues),
         "filterServerTable": {},
     }
-    order = ordered_queues(state, topic)
-    if order is not None:
+    if mapped:
+        route["topicQueueMappingByBroker"] = mapped
+    drained = {name for cluster, name in keys if (cluster, name) in state.drains}
+    order = _without(ordered_queues(state, topic), drained)
+    if order and not mapped:  # else clients would not look at the map
         route["orderTopicConf"] = order
     return Route(twice, encode_body(route))
+
+
+def _without(order: str | None, names: set[str]) -> str:
+    """The places of ordered queues but those on the groups ``names``: clients look at no perm."""
+    places = [] if order is None else order.split(";")
+    return ";".join(place for place in places if place.partition(":")[0] not in names)
 
 
 def is_short(state: MetadataState, topic: str) -> bool:
@@ -100,9 +116,14 @@ def _part_in_route(
     if config is None or not addresses:
         return None
     cluster, name = key
+    queue_map = state.queue_map(cluster, topic)
+    is_closed = key in state.wiped or key in state.drains
+    is_closed |= queue_map is not None and all(
+        queue.open.group != name for queue in queue_map.queues
+    )
     return BrokerData(addresses, name, cluster), QueueData(
         broker_name=name,
-        perm=config.perm & ~PERM_WRITE if key in state.wiped else config.perm,
+        perm=config.perm & ~PERM_WRITE if is_closed else config.perm,
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
         topic_sys_flag=config.topic_sys_flag,
@@ -123,9 +144,29 @@ def _client_addresses(state: MetadataState, key: GroupKey) -> dict[int, str]:
         return {}
     if group is None or (group.declaration is None and imported):
         return {item.broker_id: item.address for item in imported or ()}
+    front = at_fronts(state, key)
+    if front is not None:
+        return {MASTER_ID: join_address(*front)} if group.had_master else {}
     if group.declaration is not None and group.declaration.route_address is not None:
-        return {MASTER_ID: group.declaration.route_address} if group.had_master else {}
-    return {} if group.master is None else {MASTER_ID: group.master.address}
+        address = group.declaration.route_address
+        return {MASTER_ID: address, **_readers(state, group)} if group.had_master else {}
+    if group.master is None:
+        return {}
+    return {MASTER_ID: group.master.address, **_readers(state, group)}
+
+
+def _readers(state: MetadataState, group: BrokerGroup) -> dict[int, str]:
+    """The members besides the master that serve reads of some topic of the group.
+
+    The same in the route of each topic: clients keep one list of addresses for a broker name.
+    """
+    if not state.has_readers(group.key):
+        return {}
+    return {
+        member.broker_id: member.address
+        for member in group.members
+        if member.broker_id in group.sync_state_set and member.broker_id != group.master_id
+    }
 
 
 def broker_data(state: MetadataState, key: GroupKey) -> BrokerData:

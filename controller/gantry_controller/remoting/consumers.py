@@ -1,7 +1,8 @@
 """Consumers at the controller: subscription groups, and members as masters report them.
 
 A subscription group is committed here first, as a topic is; the group's master reads the table when
-it learns of a newer version. A membership is what the master reports of its clients.
+it learns of a newer version. A membership is what the master reports of its clients, and so is who
+owns which queue.
 """
 
 from functools import partial
@@ -22,6 +23,9 @@ from gantry_protocol.bodies.consumers import (
     ConsumerReport,
     ConsumerSubscription,
     ConsumerTable,
+    LockedQueue,
+    LockList,
+    LockReport,
 )
 from gantry_protocol.bodies.route import DataVersion
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -31,18 +35,21 @@ from gantry_protocol.headers.brokeradmin import DeleteSubscriptionGroupRequestHe
 from gantry_protocol.headers.consumers import (
     GetChangedConsumersRequestHeader,
     GetConsumersRequestHeader,
+    GetLocksRequestHeader,
     ReportConsumersRequestHeader,
+    ReportLocksRequestHeader,
     SubscriptionGroupRequestHeader,
     SubscriptionsVersionHeader,
 )
 from gantry_protocol.types import Index
 
-from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
+from gantry_controller.metadata.clients import Client, ConsumerGroup, QueueOwner, Subscription
 from gantry_controller.metadata.consumer_view import ClusterGroup
 from gantry_controller.metadata.events import (
     DeleteSubscriptionGroup,
     PutSubscriptionGroup,
     ReportConsumers,
+    ReportLocks,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
@@ -66,6 +73,8 @@ class ConsumerRequests:
             RequestCode.GANTRY_REPORT_CONSUMERS: self._report,
             RequestCode.GANTRY_GET_CONSUMERS: self._members,
             RequestCode.GANTRY_GET_CHANGED_CONSUMERS: self._changes,
+            RequestCode.GANTRY_REPORT_LOCKS: self._report_locks,
+            RequestCode.GANTRY_GET_LOCKS: self._locks,
         }
 
     # Subscription groups.
@@ -150,6 +159,44 @@ class ConsumerRequests:
             )
             groups = {name: _in_cluster(group) for name, group in page.groups.items()}
             body = ChangedConsumers(page.since, page.after, page.is_whole, page.more, groups)
+            return reply(exchange.request, body=encode_body(body))
+
+        self._dispatcher.read(exchange, answer)
+
+    # Owners of queues.
+
+    def _report_locks(self, exchange: Exchange) -> None:
+        header = from_ext(ReportLocksRequestHeader, exchange.request.ext)
+        report = decode_body(LockReport, exchange.request.body)
+        event = ReportLocks(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            master_epoch=header.master_epoch,
+            incarnation=header.incarnation,
+            serial=header.serial,
+            groups={
+                name: tuple(QueueOwner(item.topic, item.queue_id, item.client_id) for item in items)
+                for name, items in report.groups.items()
+            },
+        )
+        self._dispatcher.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
+
+    def _locks(self, exchange: Exchange) -> None:
+        header = from_ext(GetLocksRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            group = self._machine.group(header.cluster_name, header.broker_name)
+            if group is None:
+                return self._no_group(exchange, header.cluster_name, header.broker_name)
+            table = self._machine.state.lock_table(group.key)
+            groups = {
+                name: [LockedQueue(item.topic, item.queue_id, item.client_id) for item in items]
+                for name, items in sorted(table.groups.items())
+            }
+            body = LockList(groups, table.epoch, table.serial)
             return reply(exchange.request, body=encode_body(body))
 
         self._dispatcher.read(exchange, answer)

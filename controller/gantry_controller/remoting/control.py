@@ -44,6 +44,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 from gantry_controller.liveness.core.table import (
     TIER_REASON_MAX_CHARS,
     TIER_STATE_MAX_CHARS,
+    DrainReport,
     Heartbeat,
     Tier,
 )
@@ -63,7 +64,9 @@ from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, Group
 from gantry_controller.remoting import replies
 from gantry_controller.remoting.consumers import ConsumerRequests
 from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
+from gantry_controller.remoting.fronts import FrontRequests
 from gantry_controller.remoting.live_settings import LiveSettings, SettingRefused
+from gantry_controller.remoting.queue_maps import QueueMapRequests
 from gantry_controller.remoting.replica_info import ReplicaInfo
 from gantry_controller.remoting.topics import TopicRequests
 from gantry_controller.turns import BITS, Work
@@ -91,6 +94,9 @@ class ControllerRequests:
         default_timeout_s: for a registered process that has not sent a heartbeat yet.
         refresh: takes note of a heartbeat of a broker of the old kind (group, address); False if
             there is none.
+
+    Attributes:
+        fronts: the requests of fronts that wait.
     """
 
     def __init__(
@@ -114,8 +120,12 @@ class ControllerRequests:
         self._default_timeout_s = default_timeout_s
         self._refresh = refresh
         self._replica_infos = ReplicaInfo()
+        self.fronts = FrontRequests(dispatcher, machine)
+        self.queue_maps = QueueMapRequests(dispatcher, machine, watchman.may_raise)
         dispatcher.add(self._handlers())
-        dispatcher.add(TopicRequests(dispatcher, machine).handlers())
+        dispatcher.add(self.fronts.handlers())
+        dispatcher.add(TopicRequests(dispatcher, machine, watchman).handlers())
+        dispatcher.add(self.queue_maps.handlers())
         dispatcher.add(ConsumerRequests(dispatcher, machine).handlers())
 
     def _handlers(self) -> dict[RequestCode, Serve]:
@@ -176,6 +186,7 @@ class ControllerRequests:
             log_start=Offset(-1) if header.log_start is None else header.log_start,
             disk_stuck=(header.disk_stuck or "")[:TIER_REASON_MAX_CHARS],
             log_damage=(header.log_damage or "")[:TIER_REASON_MAX_CHARS],
+            drain=_drain(header),
         )
         self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 
@@ -238,7 +249,12 @@ class ControllerRequests:
         self._dispatcher.write(exchange, event, partial(replies.elect_reply, exchange.request))
         return None
 
-    def _register(self, exchange: Exchange) -> None:
+    def _register(self, exchange: Exchange) -> RemotingCommand | None:
+        """RegisterBroker (1003).
+
+        The check code is compared here and not when the event is applied: an id has one for ever,
+        and a controller of an older version, which knows of no code, would come to another state.
+        """
         header = from_ext(RegisterBrokerToControllerRequestHeader, exchange.request.ext)
         event = RegisterBroker(
             cluster=header.cluster_name or "",
@@ -262,7 +278,14 @@ class ControllerRequests:
                 versions=self._versions(result.group),
             )
 
+        group = self._group(header.cluster_name, header.broker_name)
+        member = None if group is None else group.member(header.broker_id)
+        if member is not None and header.register_check_code not in (None, member.check_code):
+            code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+            remark = f"BrokerId: {header.broker_id} of {header.broker_name} is another volume's"
+            return answer(refuse(code, remark, group))
         self._dispatcher.write(exchange, event, answer)
+        return None
 
     def _heard_by_registration(
         self,
@@ -437,9 +460,25 @@ class ControllerRequests:
         if group is None:
             return replies.Versions(0, 0)
         state, key = self._machine.state, group.key
+        drain = state.drains.get(key)
         return replies.Versions(
-            state.topic_table(key).version, state.subscription_table(key).version
+            state.topic_table(key).version,
+            state.subscription_table(key).version,
+            None if drain is None else drain.began_ms,
         )
+
+
+def _drain(header: BrokerHeartbeatRequestHeader) -> DrainReport | None:
+    """What the heartbeat says of a drain, no longer than it may be."""
+    if header.drain_done is None:
+        return None
+    return DrainReport(
+        done=header.drain_done,
+        unread=header.drain_unread or 0,
+        parked=header.drain_parked or 0,
+        transactions=header.drain_transactions or 0,
+        waits_for=(header.drain_waits_for or "")[:TIER_REASON_MAX_CHARS],
+    )
 
 
 def _tier(header: BrokerHeartbeatRequestHeader) -> Tier | None:

@@ -16,8 +16,9 @@ returns work, not the answer.
 What changes the quorum's state is first shown to the guard (``guard``). The port of the name
 service serves the rows that say so, and no others.
 
-Every request is answered within ``ANSWER_WITHIN_S``. A Java broker closes its connection after 3 s
-without an answer, and upstream takes a closed connection for a dead broker.
+Every request is answered within ``ANSWER_WITHIN_S``, but for those that ask to wait for longer and
+are held (``hold``). A Java broker closes its connection after 3 s without an answer, and upstream
+takes a closed connection for a dead broker.
 """
 
 import asyncio
@@ -283,6 +284,15 @@ class Dispatcher:
         """Before a write is answered without an event, because the state seems to have it."""
         assert exchange.row.consistency is Consistency.WRITE, exchange.row
         self._when_current(exchange, answer)
+
+    def hold(self, exchange: Exchange) -> None:
+        """Leaves the request to its handler, which bounds its time and calls ``answer_held``."""
+        self._close(exchange)
+
+    def answer_held(self, exchange: Exchange, make: Callable[[], RemotingCommand]) -> None:
+        """Answers a request that was held."""
+        self._open[exchange.number] = exchange  # until ``_answer`` has sent what ``make`` makes
+        self._answer(exchange, make)
 
     # Inside.
 

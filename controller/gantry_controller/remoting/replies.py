@@ -35,10 +35,11 @@ from gantry_controller.metadata.state import BrokerGroup
 
 
 class Versions(NamedTuple):
-    """Of a group's tables, so that its master knows when to read them."""
+    """Of a group's tables, so that its master knows when to read them; and its drain, if any."""
 
     topics: int
     subscriptions: int
+    drain_began_ms: int | None = None
 
 
 def sync_state_set_body(group: BrokerGroup) -> bytes:
@@ -153,6 +154,7 @@ def replica_info_reply(
         subscriptions_version=versions.subscriptions or None,
         draining_ids=";".join(map(str, draining)) or None,
         group_uid=_uid(group),
+        drain_began_ms=versions.drain_began_ms,
     )
     return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
 

@@ -17,11 +17,13 @@ from gantry_protocol.headers.brokeradmin import (
     GetAllTopicConfigRequestHeader,
     ReportTopicsRequestHeader,
 )
+from gantry_protocol.settings.readers import READERS
 
+from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ReportTopics
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 from gantry_controller.turns import BITS, Work, sorted_in_turns
 
@@ -29,9 +31,13 @@ from gantry_controller.turns import BITS, Work, sorted_in_turns
 class TopicRequests:
     """Handlers of the topic codes on one node."""
 
-    def __init__(self, dispatcher: Dispatcher, machine: MetadataStateMachine) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, machine: MetadataStateMachine, watchman: Watchman
+    ) -> None:
+        """``watchman`` tells whether all controllers know what this one knows."""
         self._dispatcher = dispatcher
         self._machine = machine
+        self._watchman = watchman
 
     def handlers(self) -> dict[RequestCode, Serve]:
         """The handlers of this module's requests."""
@@ -42,8 +48,11 @@ class TopicRequests:
             RequestCode.GANTRY_REPORT_TOPICS: self._report,
         }
 
-    def _create_topic(self, exchange: Exchange) -> None:
+    def _create_topic(self, exchange: Exchange) -> RemotingCommand | None:
         header = from_ext(CreateTopicRequestHeader, exchange.request.ext)
+        if READERS in (header.attributes or "") and not self._watchman.may_raise():
+            remark = f"Not all controllers know {READERS} yet: finish their roll-out first"
+            return reply(exchange.request, ResponseCode.INVALID_PARAMETER, remark)
         config = Topic(
             read_queue_nums=header.read_queue_nums,
             write_queue_nums=header.write_queue_nums,
@@ -60,6 +69,7 @@ class TopicRequests:
             attributes=header.attributes or "",
         )
         self._dispatcher.write(exchange, event, partial(_topics_changed, exchange.request))
+        return None
 
     def _delete_topic(self, exchange: Exchange) -> None:
         header = from_ext(DeleteTopicRequestHeader, exchange.request.ext)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from gantry_controller.metadata.events import CreateTopic, encode_event
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.raft.errors import StateDiffersError
 from msgspec.structs import replace
 from support.controller_quorum import CLUSTER, NAME, Quorum, until

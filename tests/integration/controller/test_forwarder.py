@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from gantry_controller.remoting import forwarder as module
 from gantry_controller.remoting.forwarder import FORWARDED, Forwarder
+from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import Busy, ConnectError, ConnectionClosed
+from gantry_protocol.quorum_key import KeyFile
+from gantry_protocol.remoting.key_requests import KeyRequests
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.types import NodeId
 from support.patience import PATIENCE_S
@@ -84,6 +88,44 @@ async def test_follows_the_leader(forwarder: Forwarder, leaders: dict[NodeId, Le
     outcomes = await done.wait(2)
     remarks = [one.remark for one in outcomes if isinstance(one, RemotingCommand)]
     assert remarks == [f"from {leaders[node].port}" for node in (TWO, THREE)]
+
+
+async def test_what_waits_for_a_former_leader_goes_to_no_other(
+    forwarder: Forwarder, leaders: dict[NodeId, Leader]
+) -> None:
+    """Nor does what is for the next one reach the former one, which is being connected to."""
+    former, done = Collector(), Collector()
+    forwarder.forward(TWO, request(1004), former)
+    await asyncio.sleep(0)  # the connection to it is under way
+    forwarder.forward(THREE, request(1004), done)
+    assert [type(one) for one in former.outcomes] == [Busy]
+    (answer,) = await done.wait(1)
+    assert isinstance(answer, RemotingCommand)
+    assert answer.remark == f"from {leaders[THREE].port}"
+    assert leaders[TWO].asked == []
+
+
+async def test_the_leader_is_shown_the_key_before_anything_else(
+    leaders: dict[NodeId, Leader], tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("the-key-of-this-quorum")
+    keys = KeyRequests(KeyFile(file))
+    believed: list[bool] = []
+
+    def handle(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        if command.code == RequestCode.GANTRY_SHOW_KEY:
+            return keys.handle(connection, command)
+        believed.append(connection.believed)
+        return reply(command)
+
+    leaders[TWO].server.handler = handle
+    forwarder = Forwarder(lambda node: f"127.0.0.1:{leaders[node].port}", KeyFile(file))
+    done = Collector()
+    forwarder.forward(TWO, request(1004), done)
+    await done.wait(1)
+    await forwarder.close()
+    assert believed == [True]
 
 
 async def test_what_waits_for_a_connection_fails_with_it(

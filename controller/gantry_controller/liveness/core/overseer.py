@@ -322,6 +322,16 @@ class Overseer:
         triggers = (self._judge(key, now_s) for key in keys)
         return [trigger for trigger in triggers if trigger is not None]
 
+    def claim(self, key: GroupKey) -> bool:
+        """Keeps a group free for one more election to propose; whether nothing was under way.
+
+        To be answered by ``settled``.
+        """
+        if key in self._proposing or key in self._waiting:
+            return False
+        self._proposing.add(key)
+        return True
+
     def settled(self, key: GroupKey, now_s: float, *, ok: bool) -> None:
         """The proposal for ``key`` ended; look at the group again, at once or after a while."""
         self._proposing.discard(key)

@@ -53,6 +53,19 @@ class Tier(msgspec.Struct, frozen=True, gc=False):
         return (self.state, self.epoch, self.committed_offset is not None, bool(self.reason))
 
 
+class DrainReport(msgspec.Struct, frozen=True, gc=False):
+    """A master's report on what is left of its group, which is being drained.
+
+    ``waits_for`` has at most ``TIER_REASON_MAX_CHARS`` characters.
+    """
+
+    done: bool
+    unread: int
+    parked: int
+    transactions: int
+    waits_for: str
+
+
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     """One heartbeat, or the registration of a process, which says as much.
 
@@ -74,6 +87,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     log_start: Offset = Offset(-1)
     disk_stuck: str = ""
     log_damage: str = ""
+    drain: DrainReport | None = None
 
 
 class BrokerSigns(msgspec.Struct, gc=False):
@@ -85,7 +99,8 @@ class BrokerSigns(msgspec.Struct, gc=False):
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
-        shown: what watchers are told of it: alive, draining, the tier, a stuck disk, damage.
+        shown: what watchers are told of it: alive, draining, the tier, a stuck disk, damage, and
+            whether its group is drained.
     """
 
     beat: Heartbeat
@@ -171,7 +186,8 @@ class HeartbeatTable:
         row.closed = False
         row.refused = False
         is_trouble = beat.disk_stuck != old.disk_stuck or beat.log_damage != old.log_damage
-        if sooner or beat.draining is not old.draining or beat.tier != old.tier or is_trouble:
+        is_other = beat.draining is not old.draining or beat.drain != old.drain
+        if sooner or is_other or beat.tier != old.tier or is_trouble:
             self._show(key, row, alive=True)
         if sooner:
             self._due.put((*key, beat.broker_id), row.silent_from_s)
@@ -266,7 +282,9 @@ class HeartbeatTable:
     def _show(self, key: GroupKey, row: BrokerSigns, *, alive: bool) -> None:
         tier = row.beat.tier
         stuck, damaged = bool(row.beat.disk_stuck), bool(row.beat.log_damage)
-        shown = (alive, row.beat.draining, None if tier is None else tier.news, stuck, damaged)
+        drain = None if row.beat.drain is None else row.beat.drain.done
+        news = None if tier is None else tier.news
+        shown = (alive, row.beat.draining, news, stuck, damaged, drain)
         if shown != row.shown:
             self.alive += alive - bool(row.shown[0])
             row.shown = shown

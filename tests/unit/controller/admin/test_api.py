@@ -3,27 +3,26 @@
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
-import aiohttp
 import pytest
 from gantry_controller.admin import api, pages
-from gantry_controller.admin.api import AdminApi
-from gantry_controller.admin.metrics import Metrics, RaftFigures
-from gantry_controller.admin.watch import WatchHub
-from gantry_controller.metadata.state import MetadataState
-from gantry_controller.remoting.forwarder import Forwarder
-from gantry_controller.remoting.notifier import Notifier
-from gantry_protocol.admin import PeerView, QuorumView
-from gantry_protocol.process.probes import HttpServer
-from support.controller_dispatcher import CLUSTER, NAME, Harness, address
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.events import (
+    ApplyBrokerId,
+    DeclareGroup,
+    ElectMaster,
+    LiveMember,
+    RegisterBroker,
+)
+from gantry_protocol.types import BrokerId
+from support.admin_api import GROUP, LEADER, WISH, Api
+from support.controller_dispatcher import CLUSTER, NAME, address
 from support.turns import Turns
 
-GROUP = f"/v1/groups/{CLUSTER}/{NAME}"
-WISH = {"uid": "u1", "replicas": 3, "minInSyncReplicas": 2, "routeAddress": "10.96.0.7:10911"}
-LEADER = "http://other:9880"
+FRONTS = f"/v1/clusters/{CLUSTER}/fronts"
+PORTS = {"address": "10.96.0.9", "firstPort": 10950, "ports": 4}
 
 
 class DeafReader:
@@ -33,83 +32,8 @@ class DeafReader:
         await asyncio.Event().wait()
 
 
-class Admin:
-    """The API of one harness and a client that holds the token."""
-
-    def __init__(
-        self, harness: Harness, session: aiohttp.ClientSession, hub: WatchHub, api: AdminApi
-    ) -> None:
-        self.harness = harness
-        self.session = session
-        self.hub = hub
-        self.api = api
-
-    async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with self.session.request(
-            method, path, data=None if body is None else data
-        ) as response:
-            text = await response.text()
-            return response.status, json.loads(text) if text else None
-
-    async def three_in_sync(self) -> None:
-        assert (await self.call("PUT", GROUP, WISH))[0] == 200
-        for broker_id in (1, 2, 3):
-            self.harness.join(broker_id, incarnation=f"i{broker_id}", podUid=f"p{broker_id}")
-            self.harness.heartbeat(broker_id, incarnation=f"i{broker_id}")
-        assert self.harness.elect(1, incarnation="i1").code == 0
-        self.harness.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
-
-
-@pytest.fixture
-async def admin(harness: Harness) -> AsyncIterator[Admin]:
-    hub = WatchHub(harness.machine, harness.quorum.read, harness.watchman.liveness_changes)
-    quorum = QuorumView(
-        cluster_uid="u",
-        node_id=1,
-        name="n",
-        term=1,
-        role="leader",
-        commit_index=1,
-        applied_index=1,
-        peers=[PeerView(id=1, name="n", address="h:9879")],
-    )
-    served = AdminApi(
-        harness.quorum,
-        harness.machine,
-        harness.watchman,
-        hub,
-        describe=lambda: quorum,
-        leader_http=lambda: LEADER,
-        peers_http=lambda: [LEADER, "http://third:9880"],
-    )
-    forwarder = Forwarder(lambda _: "h:1")
-    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
-    server = HttpServer(ready=lambda: (True, "ok"), token="secret")
-    metrics = Metrics(
-        lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True, 3, 1, 2),
-        harness.machine,
-        harness.watchman,
-        harness.dispatcher,
-        forwarder,
-        notifier,
-        hub,
-    )
-    server.registry.register(metrics)
-    served.add_to(server)
-    port = await server.start("127.0.0.1", 0)
-    headers = {"Authorization": "Bearer secret"}
-    base = f"http://127.0.0.1:{port}"
-    async with aiohttp.ClientSession(base, headers=headers) as session:
-        yield Admin(harness, session, hub, served)
-    hub.stop()
-    await server.stop()
-    await notifier.close()
-    await forwarder.close()
-
-
 class TestGroups:
-    async def test_declaration_is_idempotent_and_logged_once(self, admin: Admin) -> None:
+    async def test_declaration_is_idempotent_and_logged_once(self, admin: Api) -> None:
         status, view = await admin.call("PUT", GROUP, WISH)
         assert status == 200
         assert view.items() >= {**WISH, "masterEpoch": 0, "masterBrokerId": None}.items()
@@ -118,7 +42,7 @@ class TestGroups:
         assert admin.harness.quorum.index == index
         assert (await admin.call("PUT", GROUP, {**WISH, "replicas": 5}))[1]["replicas"] == 5
 
-    async def test_view_shows_record_and_hearsay(self, admin: Admin) -> None:
+    async def test_view_shows_record_and_hearsay(self, admin: Api) -> None:
         await admin.three_in_sync()
         admin.harness.heartbeat(
             2,
@@ -163,10 +87,11 @@ class TestGroups:
                 "version": None,
             },
             "refused": False,
+            "drain": None,
         }
         assert view["members"][0]["tier"] is None
 
-    async def test_list(self, admin: Admin) -> None:
+    async def test_list(self, admin: Api) -> None:
         nothing = {"index": 0, "groups": [], "continue": None}
         assert await admin.call("GET", "/v1/groups") == (200, nothing)
         await admin.call("PUT", GROUP, WISH)
@@ -174,7 +99,7 @@ class TestGroups:
         assert (body["index"], body["continue"]) == (1, None)
         assert [group["name"] for group in body["groups"]] == [NAME]
 
-    async def test_pages_show_each_group_once_while_others_come_and_go(self, admin: Admin) -> None:
+    async def test_pages_show_each_group_once_while_others_come_and_go(self, admin: Api) -> None:
         """Nothing is held for whoever pages: a page begins behind a key, not at a place."""
         path = "/v1/groups/{}/{}"
         for cluster, name in [("b", "1"), ("a", "3"), ("a", "1"), ("b", "2")]:
@@ -191,7 +116,7 @@ class TestGroups:
             await admin.call("DELETE", path.format("a", "1") + "?uid=u1")  # has been shown
         assert seen == [("a", "1"), ("a", "3"), ("b", "1"), ("b", "2")]
 
-    async def test_a_page_of_tombstones_is_empty_and_not_the_last(self, admin: Admin) -> None:
+    async def test_a_page_of_tombstones_is_empty_and_not_the_last(self, admin: Api) -> None:
         for name in ("a", "b"):
             await admin.call("PUT", f"/v1/groups/{CLUSTER}/{name}", WISH)
         await admin.call("DELETE", f"/v1/groups/{CLUSTER}/a?uid=u1")
@@ -202,12 +127,12 @@ class TestGroups:
         assert second["continue"] is None
 
     @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=-1", "continue=x", "continue="])
-    async def test_a_place_that_is_none_is_refused(self, admin: Admin, query: str) -> None:
+    async def test_a_place_that_is_none_is_refused(self, admin: Api, query: str) -> None:
         status, error = await admin.call("GET", "/v1/groups?" + query)
         assert (status, error["error"]) == (400, "INVALID_REQUEST")
 
     async def test_no_limit_lifts_the_bound_of_a_page(
-        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+        self, admin: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(pages, "LIMIT_MAX", 2)
         for name in "abc":
@@ -218,7 +143,7 @@ class TestGroups:
             assert body["continue"]
 
     async def test_many_lists_at_once_do_one_bit_of_work_in_a_turn_of_the_loop(
-        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+        self, admin: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A read-only question must not stop the loop: a leader that is silent is deposed."""
         for number in range(4):
@@ -233,7 +158,7 @@ class TestGroups:
         assert max(turns.calls.values()) <= 2
 
     async def test_a_quorum_that_keeps_silent_is_waited_for_in_vain_only_so_long(
-        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+        self, admin: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(api, "ANSWER_WITHIN_S", 0.01)
         admin.harness.quorum.holding = True
@@ -244,7 +169,7 @@ class TestGroups:
         assert admin.api.expired == 2
 
     async def test_a_watcher_that_takes_nothing_is_dropped(
-        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+        self, admin: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(api, "WRITE_WITHIN_S", 0.01)
         await admin.call("PUT", GROUP, WISH)
@@ -253,13 +178,16 @@ class TestGroups:
         assert admin.hub.dropped == 1
 
     async def test_too_many_lists_at_once_are_refused(
-        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+        self, admin: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(api, "WAITING_MAX", 0)
         status, error = await admin.call("GET", "/v1/groups")
         assert (status, error["error"]) == (429, "OVERLOADED")
+        monkeypatch.setattr(api, "WAITING_MAX", 1)
+        for _ in range(3):
+            assert (await admin.call("GET", "/v1/groups"))[0] == 200, "one after the other"
 
-    async def test_removal(self, admin: Admin) -> None:
+    async def test_removal(self, admin: Api) -> None:
         await admin.call("PUT", GROUP, WISH)
         status, error = await admin.call("DELETE", GROUP + "?uid=other")
         assert (status, error["error"]) == (409, "INVALID_REQUEST")
@@ -270,7 +198,7 @@ class TestGroups:
         status, error = await admin.call("PUT", GROUP, WISH)
         assert (status, error["error"]) == (409, "INVALID_REQUEST")
 
-    async def test_retirement_and_return(self, admin: Admin) -> None:
+    async def test_retirement_and_return(self, admin: Api) -> None:
         await admin.three_in_sync()
         status, error = await admin.call("POST", GROUP + "/retire", {"uid": "other"})
         assert (status, error["error"]) == (409, "INVALID_REQUEST")
@@ -281,7 +209,7 @@ class TestGroups:
         status, view = await admin.call("PUT", GROUP, WISH)
         assert (status, view["retired"], view["syncStateSet"]) == (200, False, [1, 2, 3])
 
-    async def test_only_who_is_proved_to_be_gone_is_forgotten(self, admin: Admin) -> None:
+    async def test_only_who_is_proved_to_be_gone_is_forgotten(self, admin: Api) -> None:
         await admin.three_in_sync()
         admin.harness.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
         third = {"brokerId": 3, "incarnation": "i3"}
@@ -292,7 +220,7 @@ class TestGroups:
         assert (status, [one["brokerId"] for one in view["members"]]) == (200, [1, 2])
         assert (await admin.call("POST", GROUP + "/forget", third))[0] == 200
 
-    async def test_a_leader_that_has_heard_nobody_forgets_nobody(self, admin: Admin) -> None:
+    async def test_a_leader_that_has_heard_nobody_forgets_nobody(self, admin: Api) -> None:
         """Silence counts from when it began to listen; the member may well be alive."""
         await admin.three_in_sync()
         admin.harness.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
@@ -303,7 +231,7 @@ class TestGroups:
         assert (await admin.call("POST", GROUP + "/forget", third))[0] == 409
 
     async def test_nobody_is_forgotten_before_somebody_in_the_set_was_heard(
-        self, admin: Admin
+        self, admin: Api
     ) -> None:
         """That nothing speaks against them yet is no proof that they hold their copies."""
         await admin.three_in_sync()
@@ -325,21 +253,21 @@ class TestGroups:
             pytest.param({"uid": "u"}, id="missing"),
         ],
     )
-    async def test_bad_declaration(self, admin: Admin, body: object) -> None:
+    async def test_bad_declaration(self, admin: Api, body: object) -> None:
         status, error = await admin.call("PUT", GROUP, body)
         assert (status, error["error"]) == (400, "INVALID_REQUEST")
         assert admin.harness.quorum.index == 0
 
-    async def test_bad_name(self, admin: Admin) -> None:
+    async def test_bad_name(self, admin: Api) -> None:
         assert (await admin.call("PUT", "/v1/groups/c/a%20b", WISH))[0] == 400
 
-    async def test_body_beyond_the_bound(self, admin: Admin) -> None:
+    async def test_body_beyond_the_bound(self, admin: Api) -> None:
         async with admin.session.put(GROUP, data=io.BytesIO(b"x" * 2_000_000)) as response:
             assert response.status == 413
 
 
 class TestElection:
-    async def test_by_name_under_compare_and_set(self, admin: Admin) -> None:
+    async def test_by_name_under_compare_and_set(self, admin: Api) -> None:
         await admin.three_in_sync()
         wish = {"brokerId": 3, "masterEpoch": 1}
         status, view = await admin.call("POST", GROUP + "/elect", wish)
@@ -352,7 +280,25 @@ class TestElection:
         status, error = await admin.call("POST", GROUP + "/elect", nobody)
         assert (status, error["error"]) == (409, "ELECT_MASTER_FAILED")
 
-    async def test_evidence_is_noted(self, admin: Admin) -> None:
+    async def test_not_while_something_speaks_against_it(
+        self, admin: Api, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await admin.three_in_sync()
+        monkeypatch.setattr(Watchman, "before_election", lambda *_: "not before that is known")
+        wish = {"brokerId": 3, "masterEpoch": 1}
+        status, error = await admin.call("POST", GROUP + "/elect", wish)
+        assert (status, error["error"]) == (409, "ELECT_MASTER_FAILED")
+        assert error["message"] == "not before that is known"
+        assert (await admin.call("GET", GROUP))[1]["masterEpoch"] == 1
+
+    async def test_a_process_that_does_not_name_itself_has_no_name(self, admin: Api) -> None:
+        await admin.call("PUT", GROUP, WISH)
+        admin.harness.join(1)
+        admin.harness.join(2, incarnation="i2")
+        view = (await admin.call("GET", GROUP))[1]
+        assert [one["incarnation"] for one in view["members"]] == [None, "i2"]
+
+    async def test_evidence_is_noted(self, admin: Api) -> None:
         await admin.three_in_sync()
         evidence = {"podUid": "p1", "gone": True}
         status, view = await admin.call("POST", GROUP + "/evidence", evidence)
@@ -368,7 +314,7 @@ class TestElection:
 class TestWithoutAWayBack:
     """Nobody is left who holds what was confirmed, or this quorum knows nothing of the group."""
 
-    async def only_an_older_copy(self, admin: Admin) -> Any:
+    async def only_an_older_copy(self, admin: Api) -> Any:
         """Broker 3 comes back with less than 1000; what the group looks like then."""
         await admin.three_in_sync()
         harness = admin.harness
@@ -380,7 +326,7 @@ class TestWithoutAWayBack:
         assert harness.elect(3, incarnation="j3").code != 0
         return (await admin.call("GET", GROUP))[1]
 
-    async def test_a_loss_is_accepted_as_it_was_seen(self, admin: Admin) -> None:
+    async def test_a_loss_is_accepted_as_it_was_seen(self, admin: Api) -> None:
         seen = await self.only_an_older_copy(admin)
         assert (seen["confirmedEpoch"], seen["confirmedOffset"]) == (1, 1000)
         wish = {"brokerId": 3, "masterEpoch": 1, "confirmedOffset": 999}
@@ -399,7 +345,7 @@ class TestWithoutAWayBack:
             "confirmedOffset": 1000,
         }
 
-    async def test_copies_of_another_quorum_are_seen_and_adopted(self, admin: Admin) -> None:
+    async def test_copies_of_another_quorum_are_seen_and_adopted(self, admin: Api) -> None:
         await admin.call("PUT", GROUP, WISH)
         harness = admin.harness
 
@@ -425,7 +371,7 @@ class TestWithoutAWayBack:
         assert (status, view["masterEpoch"]) == (200, 8)
         assert harness.register(1, incarnation="i1", lastEpoch="7").code == 0
 
-    async def test_not_while_a_controller_is_of_an_older_version(self, admin: Admin) -> None:
+    async def test_not_while_a_controller_is_of_an_older_version(self, admin: Api) -> None:
         seen = await self.only_an_older_copy(admin)
         admin.harness.watchman.may_raise = lambda: False
         wish = {"brokerId": 3, "masterEpoch": 1, "confirmedOffset": seen["confirmedOffset"]}
@@ -438,13 +384,125 @@ class TestWithoutAWayBack:
         assert not admin.harness.machine.state.losses
 
 
+class TestDrain:
+    async def other(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        key = {"cluster": CLUSTER, "name": "z"}
+        one = BrokerId(1)
+        for event in (
+            DeclareGroup(**key, uid="z", replicas=1, min_in_sync_replicas=1),
+            ApplyBrokerId(**key, broker_id=one, check_code="z;1"),
+            RegisterBroker(**key, broker_id=one, address="z:1", incarnation="z"),
+            ElectMaster(**key, live=(LiveMember(one, "z"),), first_wait_over=True),
+        ):
+            assert admin.harness.apply(event).ok
+
+    async def test_is_begun_shown_and_ended(self, admin: Api) -> None:
+        await self.other(admin)
+        _, view = await admin.call("GET", GROUP)
+        assert (view["drainBeganMs"], view["hasOthers"]) == (None, True)
+        status, begun = await admin.call("PUT", GROUP + "/drain", {"uid": "u1"})
+        assert (status, begun["drainBeganMs"] > 0) == (200, True)
+        index = admin.harness.quorum.index
+        _, again = await admin.call("PUT", GROUP + "/drain", {})
+        assert again["drainBeganMs"] == begun["drainBeganMs"]
+        assert admin.harness.quorum.index == index, "a repeated word is no event"
+        left = {"drainDone": "false", "drainUnread": "4", "drainWaitsFor": "x" * 300}
+        admin.harness.heartbeat(1, incarnation="i1", **left)
+        _, view = await admin.call("GET", GROUP)
+        assert view["members"][0]["drain"] == {
+            "done": False,
+            "unread": 4,
+            "parked": 0,
+            "transactions": 0,
+            "waitsFor": "x" * 256,
+        }
+        for _ in range(2):
+            status, ended = await admin.call("DELETE", GROUP + "/drain")
+            assert (status, ended["drainBeganMs"]) == (200, None)
+        assert admin.harness.quorum.index == index + 1
+
+    async def test_refusals_say_why(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        status, error = await admin.call("PUT", GROUP + "/drain", {})
+        assert (status, "is the last group of cluster" in error["message"]) == (409, True)
+        assert (await admin.call("GET", GROUP))[1]["hasOthers"] is False
+        status, error = await admin.call("PUT", GROUP + "/drain", {"id": "u1"})
+        assert (status, error["error"]) == (400, "INVALID_REQUEST")
+        assert (await admin.call("PUT", GROUP + "x/drain", {}))[0] == 404
+
+    async def test_not_while_a_controller_is_of_an_older_version(self, admin: Api) -> None:
+        await self.other(admin)
+        admin.harness.watchman.may_raise = lambda: False
+        status, error = await admin.call("PUT", GROUP + "/drain", {})
+        assert (status, "of this version" in error["message"]) == (409, True)
+        assert admin.harness.machine.state.drains == {}
+
+    async def test_the_master_is_told(self, admin: Api) -> None:
+        await self.other(admin)
+        _, begun = await admin.call("PUT", GROUP + "/drain", {})
+        asked = {"clusterName": CLUSTER, "brokerName": NAME}
+        answer = admin.harness.call(1004, asked)
+        assert (answer.ext or {})["drainBeganMs"] == str(begun["drainBeganMs"])
+        await admin.call("DELETE", GROUP + "/drain")
+        assert "drainBeganMs" not in (admin.harness.call(1004, asked).ext or {})
+
+
+class TestFronts:
+    async def test_are_declared_shown_changed_and_removed(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        nothing = {"fronts": [], "groups": [{"group": NAME, "index": 0, "servedByFronts": False}]}
+        assert await admin.call("GET", FRONTS) == (200, nothing)
+        assert (await admin.call("DELETE", FRONTS + "/f"))[0] == 204
+        view = {
+            "fronts": [{"name": "f", **PORTS}],
+            "groups": [{"group": NAME, "index": 0, "servedByFronts": True}],
+        }
+        assert await admin.call("PUT", FRONTS + "/f", PORTS) == (200, view)
+        index = admin.harness.quorum.index
+        assert await admin.call("PUT", FRONTS + "/f", PORTS) == (200, view)
+        assert (await admin.call("DELETE", FRONTS + "/g"))[0] == 204
+        assert admin.harness.quorum.index == index, "repeated words are no events"
+        assert await admin.call("GET", FRONTS) == (200, view)
+        status, changed = await admin.call("PUT", FRONTS + "/f", {**PORTS, "ports": 3})
+        assert (status, changed["fronts"][0]["ports"]) == (200, 3)
+        assert (await admin.call("DELETE", FRONTS + "/f"))[0] == 204
+        assert await admin.call("GET", FRONTS) == (200, nothing)
+
+    async def test_refusals_say_why(self, admin: Api) -> None:
+        status, error = await admin.call("PUT", FRONTS + "/f", PORTS)
+        assert (status, error["message"]) == (
+            409,
+            f"There is no broker group in cluster {CLUSTER}.",
+        )
+        await admin.three_in_sync()
+        for wrong in ({**PORTS, "ports": 65}, {**PORTS, "firstport": 1}, {"address": "h"}, b"{"):
+            status, error = await admin.call("PUT", FRONTS + "/f", wrong)
+            assert (status, error["error"]) == (400, "INVALID_REQUEST"), wrong
+        status, error = await admin.call("PUT", FRONTS + "/f", {**PORTS, "address": "h:1"})
+        assert (status, "neither a host name nor an IP" in error["message"]) == (409, True)
+        assert (await admin.call("PUT", FRONTS + "/f", PORTS))[0] == 200
+        status, error = await admin.call("PUT", FRONTS + "/g", PORTS)
+        assert (status, error["error"]) == (409, "INVALID_REQUEST")
+        assert (
+            error["message"] == f"Clients of cluster {CLUSTER} are led to fronts f: remove those."
+        )
+
+    async def test_not_while_a_controller_is_of_an_older_version(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        admin.harness.watchman.may_raise = lambda: False
+        status, error = await admin.call("PUT", FRONTS + "/f", PORTS)
+        assert (status, "of this version" in error["message"]) == (409, True)
+        assert admin.harness.machine.state.fronts == {}
+
+
 class TestAccess:
     @pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic secret", "Bearer"])
-    async def test_needs_the_token(self, admin: Admin, header: str) -> None:
+    async def test_needs_the_token(self, admin: Api, header: str) -> None:
         async with admin.session.get("/v1/groups", headers={"Authorization": header}) as response:
             assert response.status == 401
 
-    async def test_probes_and_metrics_are_open(self, admin: Admin) -> None:
+    async def test_probes_and_metrics_are_open(self, admin: Api) -> None:
         await admin.three_in_sync()
         for path in ("/livez", "/readyz", "/metrics"):
             async with admin.session.get(path, headers={"Authorization": ""}) as response:
@@ -464,26 +522,27 @@ class TestAccess:
             ("PUT", GROUP, WISH),
             ("DELETE", GROUP + "?uid=u1", None),
             ("POST", GROUP + "/elect", {"brokerId": 1, "masterEpoch": 0}),
+            ("GET", FRONTS, None),
+            ("PUT", FRONTS + "/f", PORTS),
+            ("DELETE", FRONTS + "/f", None),
             ("GET", "/v1/watch", None),
         ],
     )
     async def test_follower_names_the_leader(
-        self, admin: Admin, method: str, path: str, body: object
+        self, admin: Api, method: str, path: str, body: object
     ) -> None:
         admin.harness.quorum.follow(2)
         status, error = await admin.call(method, path, body)
         assert (status, error["error"], error["leader"]) == (421, "NOT_LEADER", LEADER)
 
-    @pytest.mark.parametrize("path", ["/v1/groups", GROUP])
-    async def test_follower_shows_groups_to_who_takes_anybody(
-        self, admin: Admin, path: str
-    ) -> None:
+    @pytest.mark.parametrize("path", ["/v1/groups", GROUP, FRONTS])
+    async def test_follower_shows_groups_to_who_takes_anybody(self, admin: Api, path: str) -> None:
         await admin.call("PUT", GROUP, WISH)
         admin.harness.quorum.follow(2)
         assert (await admin.call("GET", f"{path}?anywhere"))[0] == 200
         assert (await admin.call("GET", path))[0] == 421
 
-    async def test_follower_that_lags_names_the_leader_and_the_peers(self, admin: Admin) -> None:
+    async def test_follower_that_lags_names_the_leader_and_the_peers(self, admin: Api) -> None:
         admin.harness.quorum.follow(2)
         admin.harness.quorum.redirects = 1
         status, error = await admin.call("GET", "/v1/groups?anywhere")
@@ -491,11 +550,13 @@ class TestAccess:
         assert error["peers"] == [LEADER, "http://third:9880"]
         assert "lags" in error["message"]
 
-    async def test_only_the_leader_declares_whatever_the_query_says(self, admin: Admin) -> None:
+    async def test_only_the_leader_declares_whatever_the_query_says(self, admin: Api) -> None:
+        """Nor does another say that all is as it is wished, which it may be late to know."""
+        await admin.call("PUT", GROUP, WISH)
         admin.harness.quorum.follow(2)
         assert (await admin.call("PUT", f"{GROUP}?anywhere", WISH))[0] == 421
 
-    async def test_lease_is_switched(self, admin: Admin) -> None:
+    async def test_lease_is_switched(self, admin: Api) -> None:
         status, _ = await admin.call("PUT", "/v1/quorum/lease", {"enabled": True})
         assert (status, admin.harness.quorum.lease) == (200, True)
         status, error = await admin.call("PUT", "/v1/quorum/lease", {"enabled": "perhaps"})
@@ -504,14 +565,14 @@ class TestAccess:
         status, error = await admin.call("PUT", "/v1/quorum/lease", {"enabled": False})
         assert (status, error["leader"]) == (421, LEADER)
 
-    async def test_quorum_is_described_by_every_node(self, admin: Admin) -> None:
+    async def test_quorum_is_described_by_every_node(self, admin: Api) -> None:
         admin.harness.quorum.follow(2)
         status, view = await admin.call("GET", "/v1/quorum")
         assert (status, view["role"], view["peers"][0]["address"]) == (200, "leader", "h:9879")
 
 
 class TestWatch:
-    async def test_streams_lines(self, admin: Admin) -> None:
+    async def test_streams_lines(self, admin: Api) -> None:
         await admin.call("PUT", GROUP, WISH)
         async with admin.session.get("/v1/watch?since=0") as response:
             first = json.loads(await response.content.readline())
@@ -527,7 +588,17 @@ class TestWatch:
             rest = await response.content.read()
             assert all(json.loads(line) for line in rest.splitlines())
 
-    async def test_bounds(self, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_removal_is_told_as_one(self, admin: Api) -> None:
+        await admin.call("PUT", GROUP, WISH)
+        async with admin.session.get("/v1/watch?since=0") as response:
+            first = json.loads(await response.content.readline())
+            assert not first.get("deleted")
+            await admin.call("DELETE", GROUP + "?uid=u1")
+            admin.hub.end_all()
+            told = [json.loads(line) for line in (await response.content.read()).splitlines()]
+            assert [item["deleted"] for item in told if "group" in item] == [True]
+
+    async def test_bounds(self, admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await admin.call("GET", "/v1/watch?since=x"))[0] == 400
         monkeypatch.setattr("gantry_controller.admin.watch.WATCHERS_MAX", 1)
         async with admin.session.get("/v1/watch") as response:
@@ -535,7 +606,7 @@ class TestWatch:
             status, error = await admin.call("GET", "/v1/watch")
             assert (status, error["error"]) == (429, "TOO_MANY_WATCHERS")
 
-    async def test_reader_that_leaves_frees_its_place(self, admin: Admin) -> None:
+    async def test_reader_that_leaves_frees_its_place(self, admin: Api) -> None:
         async with admin.session.get("/v1/watch") as response:
             await response.content.readline()
             assert len(admin.hub.watchers) == 1

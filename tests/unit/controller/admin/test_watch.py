@@ -131,6 +131,28 @@ async def test_leader_that_cannot_confirm_ends_its_streams() -> None:
     await harness.close()
 
 
+@pytest.mark.looptime
+async def test_a_confirmation_that_came_too_late_vouches_for_nobody_who_came_since() -> None:
+    harness = Harness()
+    hub = hub_of(harness)
+    hub.start()
+    hub.open(0)
+    harness.quorum.holding = True
+    await asyncio.sleep(HEARTBEAT_S + CONFIRM_WITHIN_S + HEARTBEAT_S)
+    (late,) = harness.quorum.held
+    watcher = hub.open(0)
+    await read(watcher)
+    declare(harness)
+    await asyncio.sleep(HEARTBEAT_S)
+    harness.quorum.held.remove(late)
+    late()
+    assert await read(watcher) == ([(NAME, 1)], None), "nothing was confirmed since it was told"
+    harness.quorum.release()
+    assert await read(watcher) == ([], 1)
+    hub.stop()
+    await harness.close()
+
+
 async def test_deposed_leader_ends_its_streams(harness: Harness) -> None:
     hub = hub_of(harness)
     watcher = hub.open(0)

@@ -7,8 +7,18 @@ from contextlib import asynccontextmanager
 import pytest
 from gantry_controller.liveness import watchman
 from gantry_controller.liveness.core.probes import GAP_S, Knock
+from gantry_controller.liveness.core.table import Heartbeat
 from gantry_controller.liveness.watchman import Watchman
-from gantry_controller.metadata.events import DeclareGroup
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CreateTopic,
+    DeclareGroup,
+    ElectMaster,
+    LiveMember,
+    RegisterBroker,
+)
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
@@ -57,6 +67,34 @@ async def go_on(harness: Harness, seconds: float, *broker_ids: int) -> None:
 async def test_first_election_comes_by_itself() -> None:
     async with three_in_sync() as harness:
         assert harness.watchman.elections == {"first election": 1}
+
+
+@pytest.mark.parametrize("all_know", [True, False], ids=["all of this version", "one is older"])
+@pytest.mark.parametrize("asked", [True, False], ids=["asked by a broker", "by itself"])
+async def test_a_new_group_has_topics_in_the_first_route(asked: bool, all_know: bool) -> None:
+    async with three_in_sync() as harness:
+        harness.watchman.may_raise = lambda: all_know
+        topic = Topic(4, 4, 6)
+        harness.apply(CreateTopic(cluster=CLUSTER, name=NAME, topic="t", config=topic))
+        new = {"cluster": CLUSTER, "name": "new"}
+        one = BrokerId(1)
+        if not asked:
+            harness.apply(DeclareGroup(**new, uid="v", replicas=1, min_in_sync_replicas=1))
+        harness.apply(ApplyBrokerId(**new, broker_id=one, check_code="new;1"))
+        harness.apply(RegisterBroker(**new, broker_id=one, address="new:1", incarnation="n"))
+        harness.watchman.heard((CLUSTER, "new"), Heartbeat(one, 2.5, "n"), 9)
+        if asked:
+            group = harness.machine.group(CLUSTER, "new")
+            assert group is not None
+            election = ElectMaster(**new, requester=one, live=(LiveMember(one, "n"),))
+            assert harness.watchman.before_election(group, election) == ""
+            harness.apply(election)
+        await asyncio.sleep(5)
+        group = harness.machine.group(CLUSTER, "new")
+        assert group is not None
+        assert group.had_master
+        topics = harness.machine.state.topic_table((CLUSTER, "new")).topics
+        assert list(topics) == (["t"] if all_know else [])
 
 
 async def test_closed_and_refused_takes_a_tenth_of_a_second() -> None:
@@ -248,3 +286,56 @@ async def test_a_refused_copy_that_is_heard_again_is_no_claim_any_more() -> None
         assert list(watch.claims(group)) == [2]
         beat(harness, 2)
         assert watch.claims(group) == {}
+
+
+@pytest.mark.parametrize("spreads", [True, False], ids=["on", "off"])
+async def test_masters_are_spread_by_who_leads_the_quorum_and_only_if_that_is_wanted(
+    spreads: bool,
+) -> None:
+    harness = Harness()
+    own = Watchman(harness.machine, harness.quorum.propose, default_timeout_s=2.5, spreads=spreads)
+    names = ("one", "two")
+    for name in names:
+        of = {"cluster": CLUSTER, "name": name}
+        harness.apply(DeclareGroup(**of, uid=name, replicas=2, min_in_sync_replicas=1))
+        for number in (1, 2):
+            broker_id, host = BrokerId(number), f"127.0.0.{number}"
+            harness.apply(ApplyBrokerId(**of, broker_id=broker_id, check_code=f"{host};1"))
+            joined = RegisterBroker(
+                **of, broker_id=broker_id, address=f"{host}:1", incarnation=host, ha_port=2
+            )
+            harness.apply(joined)
+        live = (LiveMember(BrokerId(1), "127.0.0.1"), LiveMember(BrokerId(2), "127.0.0.2"))
+        harness.apply(ElectMaster(**of, live=live))
+        both = (BrokerId(1), BrokerId(2))
+        harness.apply(
+            AlterSyncStateSet(
+                **of,
+                master_id=BrokerId(1),
+                master_epoch=Epoch(1),
+                new_set=both,
+                expected_set_epoch=1,
+                live=live,
+            )
+        )
+    await harness.watchman.stop()
+
+    async def pass_time(seconds: int) -> list[int | None]:
+        for _ in range(2 * seconds):
+            for key, group in harness.machine.state.groups.items():
+                for number in (1, 2):
+                    said = Heartbeat(
+                        BrokerId(number), 2.5, f"127.0.0.{number}", epoch=group.master_epoch
+                    )
+                    own.heard(key, said, number)
+            await asyncio.sleep(0.5)
+        return sorted(group.master_id or 0 for group in harness.machine.state.groups.values())
+
+    own.start()
+    assert await pass_time(15) == [1, 1], "it follows"
+    own.role_changed(leading=True)
+    assert await pass_time(15) == ([1, 2] if spreads else [1, 1])
+    assert own.elections == ({"spread masters": 1} if spreads else {})
+    assert (own.spread.moved, own.spread.to_move) == (int(spreads), 0)
+    await own.stop()
+    await harness.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_controller.metadata.attributes import AttributesError, altered
 from gantry_controller.metadata.events import CreateTopic
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.codes import ResponseCode
 from support.metadata_world import CLUSTER, NAME, World
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from gantry_controller.metadata import snapshot
 from gantry_controller.metadata.events import (
     CleanBrokerData, CreateTopic, DeleteTopic, ImportBroker, ForgetImport, RemoveGroup)
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 
 world = three_in_sync()

@@ -16,7 +16,8 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.machine import COUNT_EVERY, MetadataStateMachine
-from gantry_controller.metadata.state import LAYOUT, MetadataState, Topic, TopicTable
+from gantry_controller.metadata.state import LAYOUT, MetadataState
+from gantry_controller.metadata.topic_table import Topic, TopicTable
 from gantry_protocol.types import Index, Term
 from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from gantry_controller.metadata import events
-from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
+from gantry_controller.metadata.clients import Client, ConsumerGroup, QueueOwner, Subscription
 from gantry_controller.metadata.events import (
     DeclareGroup,
     ElectMaster,
@@ -17,7 +17,7 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.types import BrokerId, Epoch, Index, Offset, Term
 
 LIVE = (LiveMember(broker_id=BrokerId(2), epoch=Epoch(3), max_offset=Offset(2**60)),)
@@ -66,12 +66,29 @@ SAMPLES: list[Event] = [
         master_epoch=Epoch(2),
         groups={"g": ConsumerGroup((Client("a"),), (Subscription("t"),)), "h": None},
     ),
+    events.ReportLocks(
+        **GROUP,
+        broker_id=BrokerId(1),
+        master_epoch=Epoch(2),
+        serial=3,
+        groups={"g": (QueueOwner("t", 0, "a"), QueueOwner("t", 1, ""))},
+    ),
     events.PutKv(namespace="n", key="k", value="v"),
     events.DeleteKv(namespace="n", key="k"),
     events.SetWritable(**GROUP, writable=False),
     events.ChangeSettings(settings={"orderMessageEnable": "true"}),
     events.ReportTopic(topic="t", queues={"b": TOPIC}),
     events.ReportTopics(**GROUP, broker_id=BrokerId(1), master_epoch=Epoch(8), topics={"t": TOPIC}),
+    events.DeclareFronts(cluster="c", name="f", address="10.0.0.1", first_port=10950, ports=16),
+    events.RemoveFronts(cluster="c", name="f"),
+    events.TakeTopics(**GROUP, shares=True),
+    events.TakeShare(**GROUP),
+    events.DrainGroup(**GROUP, uid="u", at_ms=7),
+    events.EndDrain(**GROUP),
+    events.MapQueues(cluster="c", topic="t", queues=3, places=((0, "b"), (2, "a")), epoch=9),
+    events.SealQueues(
+        **GROUP, broker_id=BrokerId(1), master_epoch=Epoch(8), topic="t", ends=((0, 7), (3, 0))
+    ),
 ]
 
 

@@ -11,14 +11,16 @@ from gantry_controller.metadata.events import (
     AdoptGroup,
     CleanBrokerData,
     CreateTopic,
+    DeleteTopic,
     FloorRow,
     LiveMember,
+    PutSubscriptionGroup,
     RaiseFloors,
     RemoveGroup,
     ReportTopics,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.metadata_world import CLUSTER, NAME, World, incarnation, three_in_sync
@@ -282,6 +284,35 @@ def report(world: World, *topics: str, epoch: int = 8, more: bool = False) -> Re
 def make(world: World, topic: str) -> None:
     event = CreateTopic(cluster=CLUSTER, name=NAME, topic=topic, config=Topic(9, 9, 6))
     assert world.apply(event).ok
+
+
+def delete(world: World, topic: str, cluster: str = CLUSTER, name: str = NAME) -> Result:
+    return world.apply(DeleteTopic(cluster=cluster, name=name, topic=topic))
+
+
+def test_no_topic_is_deleted_that_the_log_of_an_adopted_group_may_have() -> None:
+    """It would come back with the report of the group's master."""
+    made = new_quorum()
+    make(made, "t")
+    assert adopt(made, 7).ok
+    for number in (1, 2, 3):
+        assert made.register(number, last_epoch=7).ok
+    assert made.elect(live=[at(made, 1, 7, 50), at(made, 2, 7, 60), at(made, 3, 6, 99)]).ok
+    for cluster, name in ((CLUSTER, NAME), (CLUSTER, ""), ("", "")):
+        assert delete(made, "t", cluster, name).code == ResponseCode.SYSTEM_BUSY
+    assert delete(made, "t", name="another").ok
+    assert report(made, "t").changed
+    assert delete(made, "t").changed
+    assert not made.state.topic_table(KEY).topics
+
+
+def test_settings_of_an_adopted_group_are_newer_than_all_that_its_brokers_remember() -> None:
+    made = new_quorum()
+    setting = PutSubscriptionGroup(cluster=CLUSTER, name=NAME, group="g", config=b"{}")
+    assert made.apply(setting).subscriptions_version == 1
+    assert adopt(made, 7).ok
+    table = made.state.subscription_table(KEY)
+    assert (table.version >= 7 << 32, table.groups) == (True, {"g": b"{}"})
 
 
 def test_an_adopted_group_has_the_topics_of_its_log_and_those_made_since() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ForgetMember, RemoveGroup
 from gantry_controller.metadata.groups import MEMBERS_MAX
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId
 from msgspec.structs import replace

@@ -14,7 +14,8 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.metadata.state import BrokerGroup, Declaration, MetadataState, Topic
+from gantry_controller.metadata.state import BrokerGroup, Declaration, MetadataState
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.errors import DataDirError
 from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 

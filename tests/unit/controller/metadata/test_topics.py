@@ -11,7 +11,8 @@ from gantry_controller.metadata.events import (
     ReportTopic,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, MetadataState, Topic
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.codes import ResponseCode
 from msgspec.structs import replace
 from support.metadata_world import CLUSTER, NAME, World

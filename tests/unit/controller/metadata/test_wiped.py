@@ -10,7 +10,8 @@ from gantry_controller.metadata.events import (
     SetWritable,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, Topic
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.codes import ResponseCode
 from support.metadata_world import CLUSTER, NAME, World
 

@@ -3,8 +3,14 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
-from gantry_controller.metadata.events import DeclareGroup, RetireGroup
+from gantry_controller.metadata.events import (
+    DeclareFronts,
+    DeclareGroup,
+    RemoveFronts,
+    RetireGroup,
+)
 from gantry_controller.nameserver import imports
 from gantry_controller.nameserver.imports import Imports
 from gantry_protocol.bodies import (
@@ -52,6 +58,22 @@ def route(harness: Harness, topic: str) -> RemotingCommand:
     return harness.call(105, {"topic": topic})
 
 
+def addresses(harness: Harness, topic: str) -> dict[str, str]:
+    (broker,) = msgspec.json.decode(route(harness, topic).body)["brokerDatas"]
+    return broker["brokerAddrs"]
+
+
+def set_in_sync(harness: Harness, epoch: int, *members: int) -> None:
+    body = encode_body(SyncStateSetBody([BrokerId(item) for item in members], Epoch(epoch)))
+    assert harness.alter(1, 1, body).code == 0
+
+
+def ask_for_readers(harness: Harness, topic: str, readers: str) -> RemotingCommand:
+    change = {"topic": topic, "readQueueNums": "4", "writeQueueNums": "8", "perm": "6"}
+    attributes = {"attributes": f"+gantry.readers={readers}", "clusterName": CLUSTER}
+    return harness.call(17, {**change, **attributes})
+
+
 class TestRoute:
     async def test_is_compact_with_quoted_ids(self, harness: Harness) -> None:
         start(harness)
@@ -61,6 +83,62 @@ class TestRoute:
             b'{"brokerDatas":[{"brokerAddrs":{"0":"10.96.0.7:10911"},"brokerName":"broker-a",'
             b'"cluster":"c"}],"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,'
             b'"writeQueueNums":8,"topicSysFlag":0}],"filterServerTable":{}}'
+        )
+
+    async def test_names_the_readers_once_a_topic_asks_for_some(self, harness: Harness) -> None:
+        """In the route of every topic: clients keep one list of addresses for a broker."""
+        start(harness)
+        set_in_sync(harness, 1, 1, 2)
+        assert addresses(harness, "Orders") == {"0": ROUTE}
+        ask_for_readers(harness, "Orders", "2")
+        for topic in ("Orders", "TBW102"):
+            assert addresses(harness, topic) == {"0": ROUTE, "2": address(2)}
+        ask_for_readers(harness, "Orders", "1")
+        assert addresses(harness, "Orders") == {"0": ROUTE}
+
+    async def test_names_no_reader_that_is_not_in_sync(self, harness: Harness) -> None:
+        start(harness)
+        ask_for_readers(harness, "Orders", "2")
+        assert addresses(harness, "Orders") == {"0": ROUTE}
+        set_in_sync(harness, 1, 1, 2)
+        assert addresses(harness, "Orders") == {"0": ROUTE, "2": address(2)}
+        set_in_sync(harness, 2, 1)
+        assert addresses(harness, "Orders") == {"0": ROUTE}
+
+    async def test_forgets_readers_with_their_last_topic(self, harness: Harness) -> None:
+        start(harness)
+        set_in_sync(harness, 1, 1, 2)
+        create = {"topic": "Other", "readQueueNums": "4", "writeQueueNums": "8", "perm": "6"}
+        assert harness.call(17, {**create, "clusterName": CLUSTER}).code == 0
+        ask_for_readers(harness, "Other", "1;3=2")
+        assert addresses(harness, "Orders") == {"0": ROUTE, "2": address(2)}
+        assert harness.call(215, {"topic": "Other", "clusterName": CLUSTER}).code == 0
+        assert addresses(harness, "Orders") == {"0": ROUTE}
+
+    async def test_names_no_readers_behind_fronts(self, harness: Harness) -> None:
+        start(harness)
+        set_in_sync(harness, 1, 1, 2)
+        ask_for_readers(harness, "Orders", "2")
+        harness.apply(DeclareFronts(CLUSTER, "f", "front.example", 30000, 4))
+        assert addresses(harness, "Orders") == {"0": "front.example:30000"}
+
+    async def test_more_readers_than_members_are_refused(self, harness: Harness) -> None:
+        start(harness)
+        answer = ask_for_readers(harness, "Orders", "3")
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert answer.remark == (
+            "Topic Orders: 3 members are to serve its reads, and broker-a has 2; ask for fewer, or"
+            " add replicas first"
+        )
+
+    async def test_readers_wait_for_the_last_controller(self, harness: Harness) -> None:
+        """One of an older version would refuse what the others apply."""
+        start(harness)
+        harness.watchman.may_raise = lambda: False
+        answer = ask_for_readers(harness, "Orders", "2")
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert answer.remark == (
+            "Not all controllers know gantry.readers yet: finish their roll-out first"
         )
 
     async def test_unknown_topic(self, harness: Harness) -> None:
@@ -105,8 +183,53 @@ class TestRoute:
         assert harness.group.master is None
         assert route(harness, "Orders").code == 0
 
+    async def test_is_the_groups_port_where_fronts_are_declared(self, harness: Harness) -> None:
+        """Before a declared address, and through a failover; not elsewhere."""
+        start(harness)
+        other = DeclareGroup(cluster=CLUSTER, name="a", uid="u", replicas=1, min_in_sync_replicas=1)
+        harness.apply(other)
+        fronts = DeclareFronts(
+            cluster=CLUSTER, name="f", address="10.96.0.9", first_port=10950, ports=2
+        )
+        harness.apply(fronts)
+        brokers = {"brokerName": NAME, "cluster": CLUSTER}
+        at_front = {**brokers, "brokerAddrs": {"0": "10.96.0.9:10951"}}
+        for topic in ("Orders", "TBW102"):
+            assert json.loads(route(harness, topic).body)["brokerDatas"] == [at_front], topic
+        assert b"10.96.0" not in harness.call(106).body, "administrators speak to the brokers"
+        harness.die(1)
+        clean = {"clusterName": CLUSTER, "brokerName": NAME, "brokerControllerIdsToClean": "1"}
+        assert harness.call(1011, clean).code == 0
+        assert harness.group.master is None
+        assert json.loads(route(harness, "Orders").body)["brokerDatas"] == [at_front]
+        harness.apply(msgspec.structs.replace(fronts, address="2001:db8::7", ports=1))
+        own = {**brokers, "brokerAddrs": {"0": ROUTE}}
+        assert json.loads(route(harness, "Orders").body)["brokerDatas"] == [own], "beyond the ports"
+        harness.apply(msgspec.structs.replace(fronts, address="2001:db8::7"))
+        (data,) = json.loads(route(harness, "Orders").body)["brokerDatas"]
+        assert data["brokerAddrs"] == {"0": "[2001:db8::7]:10951"}
+        harness.apply(RemoveFronts(cluster=CLUSTER, name="f"))
+        assert json.loads(route(harness, "Orders").body)["brokerDatas"] == [own]
+
+    async def test_old_brokers_keep_their_addresses_beside_fronts(self, harness: Harness) -> None:
+        start(harness)
+        report = {"brokerName": "old", "brokerAddr": "h:1", "clusterName": CLUSTER, "brokerId": "0"}
+        topic = {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+        table = {name: {**topic, "topicName": name} for name in ("Other", "More")}
+        body = {"topicConfigSerializeWrapper": {"topicConfigTable": table}}
+        assert harness.call(103, report, json.dumps(body).encode()).code == 0
+        harness.apply(
+            DeclareFronts(cluster=CLUSTER, name="f", address="f", first_port=10950, ports=9)
+        )
+        (data,) = json.loads(route(harness, "Other").body)["brokerDatas"]
+        assert data["brokerAddrs"] == {"0": "h:1"}
+
     async def test_group_that_never_had_a_master_has_none(self, harness: Harness) -> None:
         declare(harness)
+        assert route(harness, "TBW102").code == ResponseCode.TOPIC_NOT_EXIST
+        harness.apply(
+            DeclareFronts(cluster=CLUSTER, name="f", address="f", first_port=10950, ports=9)
+        )
         assert route(harness, "TBW102").code == ResponseCode.TOPIC_NOT_EXIST
 
     async def test_template_topic_leads_to_every_group_of_ours(self, harness: Harness) -> None:

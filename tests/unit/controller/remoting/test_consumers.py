@@ -47,6 +47,24 @@ async def test_members_are_reported_and_read(led: Harness) -> None:
     assert json.loads(led.call(31002, GROUP).body)["groups"] == {}
 
 
+async def test_owners_of_queues_are_reported_and_read(led: Harness) -> None:
+    owner = {"topic": "t", "queueId": 3, "clientId": "a"}
+    claims = {**as_master(led), "serial": "4"}
+    assert led.call(31011, claims, json.dumps({"groups": {"g": [owner]}}).encode()).code == 0
+    assert json.loads(led.call(31012, GROUP).body) == {
+        "groups": {"g": [owner]},
+        "epoch": 1,
+        "serial": 4,
+    }
+    free = {"topic": "t", "queueId": 3}
+    claims["serial"] = "5"
+    assert led.call(31011, claims, json.dumps({"groups": {"g": [free]}}).encode()).code == 0
+    assert json.loads(led.call(31012, GROUP).body)["groups"] == {}
+    stranger = {**claims, "masterEpoch": "7", "serial": "6"}
+    assert led.call(31011, stranger, b'{"groups":{}}').code == 2000
+    assert led.call(31012, {**GROUP, "brokerName": "none"}).code == 2008
+
+
 async def test_who_is_not_the_master_is_refused(led: Harness) -> None:
     claims = {**as_master(led), "masterEpoch": "7"}
     assert led.call(31001, claims, b'{"gone":["g"]}').code == 2000

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from gantry_controller import turns
 from gantry_controller.metadata.events import CreateTopic, DeclareGroup, RemoveGroup
-from gantry_controller.metadata.state import BUILT_IN_TOPICS, Topic
+from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic
 from gantry_controller.nameserver import routes
 from gantry_controller.remoting import control, dispatcher, topics
 from gantry_protocol.bodies import ClusterInfo, TopicRouteData, encode_body

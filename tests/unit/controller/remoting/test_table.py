@@ -5,7 +5,14 @@
 """
 
 import pytest
-from gantry_controller.metadata.events import Event, ForgetConsumers, RaiseFloors, RegisterBroker
+from gantry_controller.metadata.events import (
+    Event,
+    ForgetConsumers,
+    RaiseFloors,
+    RegisterBroker,
+    TakeShare,
+    TakeTopics,
+)
 from gantry_controller.remoting.dispatcher import Exchange
 from gantry_controller.requests import ADMIN, REMOTING, Answerer, Consistency
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -79,7 +86,7 @@ def test_senders_know_the_reads_that_any_controller_answers() -> None:
 
 def test_every_event_comes_from_some_request() -> None:
     written = {row.event for row in [*REMOTING.values(), *ADMIN.values()]} - {None}
-    of_the_leader_itself = {RaiseFloors, ForgetConsumers}
+    of_the_leader_itself = {RaiseFloors, ForgetConsumers, TakeTopics, TakeShare}
     assert written | of_the_leader_itself == set(Event.__args__)
 
 

@@ -154,6 +154,19 @@ class TestRegister:
         assert answer.remark is not None
         assert "ControllerBehind" in answer.remark
 
+    async def test_an_id_is_of_one_volume(self, harness: Harness) -> None:
+        """A broker that does not say for what its volume was given the id is believed."""
+        code = harness.join(1, incarnation="ab") and harness.group.members[0].check_code
+        answer = harness.register(1, incarnation="cd", registerCheckCode=f"{code}0")
+        assert answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+        assert answer.ext == GROUP
+        assert answer.remark is not None
+        assert "another volume" in answer.remark
+        assert harness.group.members[0].incarnation == "ab"
+        assert harness.register(1, incarnation="cd", registerCheckCode=code).code == 0
+        assert harness.register(1, incarnation="ef").code == 0
+        assert harness.group.members[0].incarnation == "ef"
+
     async def test_address_is_replaced(self, harness: Harness) -> None:
         harness.join(1)
         harness.register(1, brokerAddress="10.9.9.9:10911")

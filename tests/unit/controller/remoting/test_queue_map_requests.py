@@ -1,0 +1,154 @@
+"""31013 to 31015, as brokers send them, and what routes say of mapped topics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+from gantry_controller.metadata.events import DeclareGroup, DeleteTopic, MapQueues
+from gantry_controller.remoting import queue_maps
+from gantry_protocol.bodies.queue_maps import QueueMaps
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand
+from support.controller_dispatcher import CLUSTER, NAME, Harness, address
+
+GET, MAP, SEAL = (
+    RequestCode.GANTRY_GET_QUEUE_MAPS,
+    RequestCode.GANTRY_MAP_QUEUES,
+    RequestCode.GANTRY_SEAL_QUEUES,
+)
+
+
+def start(harness: Harness) -> None:
+    """One group with a master, one without."""
+    for name in (NAME, "broker-b"):
+        harness.apply(
+            DeclareGroup(cluster=CLUSTER, name=name, uid=name, replicas=1, min_in_sync_replicas=1)
+        )
+    harness.join(1)
+    assert harness.elect(1).code == 0
+
+
+def make(harness: Harness, topic: str, queues: int, *places: tuple[int, str]) -> None:
+    event = MapQueues(cluster=CLUSTER, topic=topic, queues=queues, places=places)
+    assert harness.apply(event).ok
+
+
+def ask(
+    harness: Harness, index: int = 0, ended: int = 0, wait_ms: int = 0
+) -> list[RemotingCommand]:
+    ext = {"clusterName": CLUSTER, "knownIndex": str(index), "knownEnded": str(ended)}
+    return harness.ask(GET, {**ext, "waitMs": str(wait_ms)})
+
+
+def read(answers: list[RemotingCommand]) -> QueueMaps:
+    (answer,) = answers
+    assert answer.code == 0, answer
+    return msgspec.json.decode(answer.body, type=QueueMaps)
+
+
+async def test_a_broker_is_told_what_it_does_not_know(harness: Harness) -> None:
+    start(harness)
+    make(harness, "t", 2)
+    first = read(ask(harness))
+    assert list(first.maps) == ["t"]
+    assert first.maps["t"] == harness.machine.state.queue_map(CLUSTER, "t")
+    assert first.masters == {NAME: address(1), "broker-b": ""}
+    make(harness, "u", 1)
+    second = read(ask(harness, first.index))
+    assert list(second.maps) == ["u"]
+    nothing = read(ask(harness, second.index))
+    assert (nothing.maps, nothing.index, nothing.is_all) == ({}, second.index, False)
+
+
+async def test_news_is_told_in_the_next_turn(harness: Harness) -> None:
+    start(harness)
+    make(harness, "t", 1)
+    known = read(ask(harness))
+    answers = ask(harness, known.index, known.ended, 5000)
+    await asyncio.sleep(0)
+    assert answers == []
+    make(harness, "t", 2)
+    await asyncio.sleep(0)
+    assert len(read(answers).maps["t"].queues) == 2
+
+
+async def test_a_deleted_map_is_told_by_all_that_are_left(harness: Harness) -> None:
+    start(harness)
+    make(harness, "t", 1)
+    make(harness, "u", 1)
+    known = read(ask(harness))
+    answers = ask(harness, known.index, known.ended, 5000)
+    harness.apply(DeleteTopic(cluster=CLUSTER, name="", topic="t"))
+    await asyncio.sleep(0)
+    told = read(answers)
+    assert (told.is_all, list(told.maps)) == (True, ["u"])
+    again = read(ask(harness, told.index, told.ended))
+    assert (again.is_all, again.maps) == (False, {})
+
+
+async def test_many_queues_come_in_several_answers(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_maps, "QUEUES_TOLD_MAX", 3)
+    start(harness)
+    for topic in ("z", "y", "x", "w"):
+        make(harness, topic, 2)
+    harness.apply(DeleteTopic(cluster=CLUSTER, name="", topic="w"))
+    told: list[str] = []
+    known = QueueMaps(0, 0)
+    for _ in range(9):
+        known = read(ask(harness, known.index, known.ended, 5000))
+        told += known.maps
+        if not known.more:
+            break
+    assert told == ["z", "y", "x"]
+
+
+async def test_a_queue_moves_by_requests(harness: Harness) -> None:
+    start(harness)
+    ext = {"clusterName": CLUSTER, "topic": "t", "queues": "2"}
+    body = json.dumps({"places": {"0": NAME, "1": "broker-b"}}).encode()
+    assert harness.call(MAP, ext, body).code == 0
+    body = json.dumps({"places": {"0": "broker-b"}}).encode()
+    assert harness.call(MAP, ext, body).code == 0
+    seal = {
+        "clusterName": CLUSTER,
+        "brokerName": NAME,
+        "brokerId": "1",
+        "masterEpoch": str(harness.group.master_epoch),
+        "incarnation": harness.group.master_incarnation,
+        "topic": "t",
+    }
+    body = json.dumps({"ends": {"0": 12}}).encode()
+    assert harness.call(SEAL, {**seal, "masterEpoch": "9"}, body).code != 0
+    assert harness.call(SEAL, seal, body).code == 0
+    queue = read(ask(harness)).maps["t"].queues[0]
+    assert [(item.group, item.start) for item in queue.segments] == [(NAME, 0), ("broker-b", 12)]
+    refused = harness.call(MAP, {**ext, "queues": "1"}, b"{}")
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_routes_tell_which_group_takes_messages_for_a_queue(harness: Harness) -> None:
+    start(harness)
+    make(harness, "t", 3, (0, NAME), (1, "broker-b"), (2, NAME))
+    route = json.loads(harness.call(105, {"topic": "t"}).body)
+    assert route["topicQueueMappingByBroker"] == {
+        NAME: {
+            "topic": "t",
+            "scope": "__global__",
+            "totalQueues": 3,
+            "bname": NAME,
+            "epoch": 1,
+            "dirty": False,
+            "currIdMap": {"0": 0, "2": 2},
+        }
+    }, "the other one has no master yet"
+    (queue,) = route["queueDatas"]
+    assert (queue["perm"], queue["readQueueNums"]) == (6, 3)
+    make(harness, "away", 1, (0, NAME))
+    make(harness, "away", 1, (0, "broker-b"))
+    (queue,) = json.loads(harness.call(105, {"topic": "away"}).body)["queueDatas"]
+    assert queue["perm"] == 6, "it takes messages until it has moved"
