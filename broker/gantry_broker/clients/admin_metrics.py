@@ -6,11 +6,13 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients.drain import GroupDrain
 from gantry_broker.clients.offset_age import OffsetAge
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
+from gantry_broker.clients.traffic import Traffic
 from gantry_broker.store.tables.offsets import ConsumerOffsets
 
 
@@ -21,6 +23,8 @@ class Administered(Protocol):
     passing: Passing
     resent: ResentSends
     age: OffsetAge
+    traffic: Traffic
+    drain: GroupDrain
 
     @property
     def committed(self) -> ConsumerOffsets:
@@ -78,6 +82,16 @@ class AdminCollector(Collector):
         refused.add_metric(["too_many"], 0 if served is None else served.committed.refused)
         refused.add_metric(["no_record"], 0 if served is None else served.committed.unwritable)
         yield refused
+        put, got = (0, 0) if served is None else served.traffic.totals()
+        messages = CounterMetricFamily(
+            "gantry_broker_messages",
+            "Messages that clients sent (in) and that consumers were given (out) in this"
+            " mastership, through fronts, too.",
+            labels=["direction"],
+        )
+        messages.add_metric(["in"], put)
+        messages.add_metric(["out"], got)
+        yield messages
         yield GaugeMetricFamily(
             "gantry_broker_pulled_offsets",
             "Positions of groups in queues that are kept to tell what is in flight.",
@@ -104,3 +118,24 @@ class AdminCollector(Collector):
         resent.add_metric(["found"], 0 if served is None else served.resent.found)
         resent.add_metric(["appended"], 0 if served is None else served.resent.appended)
         yield resent
+        yield from _drain(None if served is None else served.drain)
+
+
+def _drain(drain: GroupDrain | None) -> Iterable[Metric]:
+    report = None if drain is None else drain.report
+    left = GaugeMetricFamily(
+        "gantry_broker_drain_left",
+        "What is left of a group that is being drained, on the serving master; unread messages"
+        " count once for each consumer group.",
+        labels=["kind"],
+    )
+    if report is not None:
+        left.add_metric(["unread"], report.unread)
+        left.add_metric(["parked"], report.parked)
+        left.add_metric(["transactions"], report.transactions)
+    yield left
+    yield CounterMetricFamily(
+        "gantry_broker_drain_refused",
+        "Sends that were refused since the group is being drained, in this mastership.",
+        value=0 if drain is None else drain.refused,
+    )

@@ -17,7 +17,7 @@ nobody waits for it.
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from gantry_protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupTable, decode_body
 from gantry_protocol.bodies.codec import encode_body
@@ -39,10 +39,11 @@ from gantry_protocol.headers.consumers import (
 )
 from gantry_protocol.process import log
 from gantry_protocol.remoting.asking import Asker, Outcome
-from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 
+from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.elsewhere import Elsewhere
+from gantry_broker.clients.lock_keeping import LockKeeper
 
 CALL_TIMEOUT_S = 2.0
 REPORT_GAP_S = 0.2
@@ -53,14 +54,6 @@ GROUPS_PER_REPORT = 200
 DIRTY_MAX = 20_000  # as many consumer groups as the controllers keep
 
 _log = log.get("consumers")
-
-
-class Claim(NamedTuple):
-    """By what this broker is the master."""
-
-    broker_id: BrokerId
-    epoch: Epoch
-    incarnation: str
 
 
 class Here(Protocol):
@@ -86,12 +79,14 @@ class Consumers:
         elsewhere: what they know of the cluster's other broker groups.
 
     Attributes:
+        locks: of queues that members consume in order.
         reports: that were accepted.
         unreported: changes that were given up, because there were too many or were refused.
     """
 
     def __init__(self, cluster: str, name: str, peers: Asker, elsewhere: Elsewhere) -> None:
         """Nothing is under way."""
+        self.locks = LockKeeper(cluster, name, peers, self.is_member)
         self.reports = 0
         self.unreported = 0
         self._cluster = cluster
@@ -119,6 +114,7 @@ class Consumers:
         self.end()
         self._claim = claim
         self._read_members()
+        self.locks.began(claim)
         self._elsewhere.join(self._name, self._moved)
 
     def end(self) -> None:
@@ -127,6 +123,7 @@ class Consumers:
             timer.cancel()
         self._timers.clear()
         self._elsewhere.leave(self._name)
+        self.locks.end()
         self._claim = self._here = None
         self._read = self._reporting = self._everybody_is_back = False
         self._known, self._remembered, self._dirty = {}, {}, {}
@@ -148,6 +145,14 @@ class Consumers:
     def is_elsewhere(self, group: str, client_id: str) -> bool:
         """Whether a client is one of these."""
         return self._elsewhere.has(self._name, group, client_id)
+
+    def is_member(self, group: str, client_id: str) -> bool:
+        """Whether a client is a member here, was one under the last master, or is one elsewhere."""
+        return (
+            (self._here is not None and self._here.has(group, client_id))
+            or client_id in self._remembered.get(group, ())
+            or self.is_elsewhere(group, client_id)
+        )
 
     @property
     def may_be_served(self) -> bool:
@@ -333,6 +338,11 @@ class Consumers:
     def configs(self) -> SubscriptionGroupTable:
         """All that was set, as of the newest reading."""
         return SubscriptionGroupTable(dict(self._configs))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no newer settings have been heard of than were read."""
+        return self._configs_version >= self._configs_wanted
 
     def catch_up(self, version: int) -> None:
         """The controllers' subscription groups are at ``version``."""

@@ -17,10 +17,13 @@ it is. Both are passed over, counted and logged.
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.errors import GantryError, RecordError
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import Busy, GantryError, RecordError
 from gantry_protocol.process import log
+from gantry_protocol.queue_map import Segment
 from gantry_protocol.records import (
     SCHEDULE_TOPIC,
     MessageRecord,
@@ -28,10 +31,11 @@ from gantry_protocol.records import (
     delay_of,
     encode_record,
 )
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients.core.delay.levels import MAX_LEVELS, DelayLevels
-from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, unpark
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, as_sent, unpark
 from gantry_broker.clients.core.delay.schedule import Level, Parked, Schedule
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
@@ -45,7 +49,7 @@ from gantry_broker.store.contract import (
     Refusal,
     SendOutcome,
 )
-from gantry_broker.store.tables.offsets import OffsetRow, rows_record
+from gantry_broker.store.tables.offsets import rows_record
 
 BATCH = ReadLimits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
 ASK_AGAIN_MS = 500  # after a store that could not say how far the levels reach
@@ -63,6 +67,7 @@ class Delivery:
 
     Attributes:
         delivered: messages that were brought to their queues, in this mastership.
+        passed_on: messages that were brought to another broker group, which has their queues.
         passed_over: messages that could not be delivered to anybody.
         refused: reads and appends that were refused and are tried again.
     """
@@ -72,6 +77,7 @@ class Delivery:
     ) -> None:
         """Take up every level where the log says it is."""
         self.delivered = 0
+        self.passed_on = 0
         self.passed_over = 0
         self.refused = 0
         self._view = view
@@ -95,6 +101,11 @@ class Delivery:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known how far every level reaches."""
+        return bool(self._schedule.levels) and not self._unknown and not self._is_asking
 
     def pending(self) -> dict[int, int]:
         """Parked messages by level (from 1); levels without any are left out."""
@@ -201,7 +212,7 @@ class Delivery:
             return
         try:
             self._take(number, result)
-        except RecordError as error:
+        except (RecordError, Busy) as error:
             self._refuse(number, str(error))
         self._arm()
 
@@ -233,11 +244,36 @@ class Delivery:
             return
         position = records[count - 1].queue_offset + 1
         found = [self._real(record) for record in records[:count]]
-        messages = [item for item in found if item is not None]
-        self.passed_over += count - len(messages)
+        leaving = next((at for at, item in enumerate(found) if isinstance(item, _Leaving)), None)
+        if leaving == 0:
+            self._pass_on(number, found[0], records[0].queue_offset + 1)  # type: ignore[arg-type]
+            return
+        if leaving is not None:
+            found, position = found[:leaving], records[leaving].queue_offset
+        messages = [item for item in found if isinstance(item, MessageRecord)]
+        self.passed_over += len(found) - len(messages)
         self._append(number, messages, position)
 
-    def _real(self, parked: MessageRecord) -> MessageRecord | None:
+    def _pass_on(self, number: int, leaving: "_Leaving", position: int) -> None:
+        """Have the group that has the queue store a message, and note that it was delivered.
+
+        An answer that is lost is asked for again, by storing it again.
+        """
+
+        def told(outcome: Outcome) -> None:
+            if self._is_closed:
+                return
+            if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
+                self.passed_on += 1
+                self._append(number, [], position)
+            else:
+                reason = outcome.remark if isinstance(outcome, RemotingCommand) else str(outcome)
+                self._refuse(number, reason)
+                self._arm()
+
+        self._view.queues.pass_on(as_sent(leaving.message), leaving.place, told)
+
+    def _real(self, parked: MessageRecord) -> "MessageRecord | _Leaving | None":
         """The message to deliver; None if there is nobody it could be delivered to."""
         try:
             message = unpark(parked, self._view.store_host)
@@ -246,6 +282,13 @@ class Delivery:
             reason = str(error)
         else:
             if self._view.store.topics.lookup(message.topic) is not None:
+                queue_id = self._view.queues.deliverable(message.topic, message.queue_id)
+                if queue_id is None:
+                    place = self._view.queues.elsewhere(message.topic, message.queue_id)
+                    if place is None:
+                        raise Busy(f"the queue of {message.topic} moves, or is not known yet")
+                    return _Leaving(message, place)
+                message.queue_id = queue_id
                 return message
             reason = f"topic {message.topic} was deleted"
         _log.warning("passed over", queue=parked.queue_id, reason=reason)
@@ -258,17 +301,16 @@ class Delivery:
         progress = rows_record([(*key, position)])
         progress.store_host = progress.born_host = self._view.store_host
         # At once, not at the confirmation: a state that is written between must not say less.
-        self._note((*key, position))
+        self._view.store.committed.foresee([(*key, position)])
 
         def done(outcome: SendOutcome) -> None:
             if self._is_closed:
                 return
-            # 12 is stored, and stays for as long as this mastership lasts.
-            if outcome.stored or outcome.code == ResponseCode.FLUSH_SLAVE_TIMEOUT:
+            if outcome.may_be_stored:
                 self.delivered += len(messages)
                 self._schedule.advanced(number, position)
             else:
-                self._note((*key, before))
+                self._view.store.committed.take_back([(*key, before)])
                 self._refuse(number, outcome.remark)
             self._arm()
 
@@ -277,10 +319,14 @@ class Delivery:
         except GantryError as error:
             done(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
 
-    def _note(self, row: OffsetRow) -> None:
-        self._view.store.committed.foresee([row])
-
     def _refuse(self, number: int, reason: str | None) -> None:
         self.refused += 1
         _log.info("not delivered yet", queue=number, reason=reason)
         self._schedule.refused(number, self._now_ms())
+
+
+class _Leaving(NamedTuple):
+    """A message whose queue another broker group has now."""
+
+    message: MessageRecord
+    place: Segment

@@ -1,69 +1,183 @@
-"""Queue locks of orderly consumers.
+"""Queue locks of orderly consumers: who owns which queue; pure but for the clock.
 
-Upstream: ``RebalanceLockManager``. A lock belongs to one client of a group, lasts 60 s after its
-last renewal and is memory of one master: after a change of master, clients lock again.
+Upstream: ``RebalanceLockManager``. A lock belongs to one client of a group and lasts ``LOCK_S``
+after its last renewal. A client believes in a lock for ``BELIEF_S`` after the answer, and renews it
+every 20 s.
+
+Rule protected: a client is told that it owns a queue only while the controllers surely hold it for
+the owner. So whoever is the next master finds every client that may believe in a lock, and honours
+it (``restore``) for as long as it can, counted from then: nobody was told anything later.
+
+A client that is no member of its group at any master lives on for ``BELIEF_S`` in its own opinion,
+so its locks last for ``GONE_S``: that and the time in which an answer may be on its way, or come
+from a master that does not know yet that it was replaced.
 """
 
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from gantry_protocol.bodies import MessageQueue
 
 LOCK_S = 60.0  # upstream's rebalanceLockMaxLiveTime
-MAX_LOCKS = 1_000_000
+BELIEF_S = 30.0  # the clients' REBALANCE_LOCK_MAX_LIVE_TIME
+GONE_S = BELIEF_S + 15.0
+LOCKS_MAX = 50_000  # as many as the controllers keep of one broker group
+CLIENT_ID_MAX = 1024  # likewise
 
+Place = tuple[str, MessageQueue]
+"""A queue, as one consumer group consumes it."""
 
-_Held = dict[MessageQueue, tuple[str, float]]  # owner, when it ends
+Owners = dict[Place, str]
+"""By place the client that owns it; an empty id: nobody does."""
+
+IsMember = Callable[[str, str], bool]
+"""Whether a client is a member of a consumer group at any master of the cluster."""
 
 
 class QueueLocks:
-    """The owners of queues, by consumer group."""
+    """The owners of queues, by consumer group.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        is_member: whose locks last the longest.
+        clock: seconds, never falling.
+
+    Attributes:
+        by_quorum: whether owners have to be known to the controllers; those of another make keep
+            none, and a lock is memory of one master then.
+    """
+
+    def __init__(self, is_member: IsMember, clock: Callable[[], float] = time.monotonic) -> None:
+        self.by_quorum = True
+        self._is_member = is_member
         self._clock = clock
-        self._groups: dict[str, _Held] = {}
+        self._groups: dict[str, dict[MessageQueue, tuple[str, float]]] = {}  # owner, when renewed
         self._count = 0
+        self._kept: Owners = {}  # what the controllers surely hold
+        self._doubtful: set[Place] = set()  # a report of it was made, and not answered yet
+        self._news: dict[Place, None] = {}  # to be reported
 
-    def lock(
-        self, group: str, client_id: str, queues: Iterable[MessageQueue]
-    ) -> list[MessageQueue]:
-        """Take or renew what is free; returns what ``client_id`` owns now."""
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Take or renew for ``client_id`` what is free; ``owned`` says what it may believe."""
         now_s = self._clock()
-        if self._count >= MAX_LOCKS:
-            self._sweep(now_s)
+        if not client_id or len(client_id) > CLIENT_ID_MAX:
+            return
+        if self._count >= LOCKS_MAX:
+            self.sweep()
         held = self._groups.setdefault(group, {})
-        owned = []
         for queue in queues:
-            owner, ends_s = held.get(queue, (client_id, 0.0))
-            is_free = owner == client_id or ends_s <= now_s
-            if is_free and (queue in held or self._count < MAX_LOCKS):
-                self._count += queue not in held
-                held[queue] = (client_id, now_s + LOCK_S)
-                owned.append(queue)
+            known = held.get(queue)
+            is_free = known is None or self._is_over(group, known, now_s)
+            if known is None and self._count >= LOCKS_MAX:
+                continue
+            if is_free or (known is not None and known[0] == client_id):
+                self._count += known is None
+                held[queue] = (client_id, now_s)
+                self._look((group, queue))
         if not held:
             del self._groups[group]
-        return owned
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Free the caller's own locks."""
-        held = self._groups.get(group, {})
         for queue in queues:
-            if queue in held and held[queue][0] == client_id:
-                del held[queue]
-                self._count -= 1
-        if not held:
-            self._groups.pop(group, None)
+            if self._owner((group, queue)) == client_id:
+                self._free((group, queue))
+
+    def owned(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue]
+    ) -> list[MessageQueue]:
+        """Those of ``queues`` that the client owns, and that the controllers hold for it."""
+        return [
+            queue
+            for queue in queues
+            if self._owner((group, queue)) == client_id
+            and (not self.by_quorum or self._kept.get((group, queue)) == client_id)
+        ]
+
+    def is_decided(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> bool:
+        """Whether none of ``queues`` will be the client's once the controllers hold it."""
+        return not self.by_quorum or not any(
+            self._owner((group, queue)) == client_id and self._kept.get((group, queue)) != client_id
+            for queue in queues
+        )
 
     def is_held(self, group: str) -> bool:
         """Whether some queue is locked for ``group``: its members consume in order."""
         now_s = self._clock()
-        return any(ends_s > now_s for _, ends_s in self._groups.get(group, {}).values())
+        return any(
+            not self._is_over(group, lock, now_s) for lock in self._groups.get(group, {}).values()
+        )
 
-    def _sweep(self, now_s: float) -> None:
+    def sweep(self) -> None:
+        """Free what is over."""
+        now_s = self._clock()
         for group, held in list(self._groups.items()):
-            kept = {queue: lock for queue, lock in held.items() if lock[1] > now_s}
-            self._count -= len(held) - len(kept)
-            if kept:
-                self._groups[group] = kept
+            for queue in [at for at, lock in held.items() if self._is_over(group, lock, now_s)]:
+                self._free((group, queue))
+
+    # ---- the controllers' knowledge
+
+    def restore(self, owners: Owners) -> None:
+        """The controllers hold these, of an earlier master; each counts as renewed now."""
+        now_s = self._clock()
+        for (group, queue), client_id in owners.items():
+            held = self._groups.setdefault(group, {})
+            self._count += queue not in held
+            held[queue] = (client_id, now_s)
+        self._kept = dict(owners)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is to be reported."""
+        return self.by_quorum and bool(self._news)
+
+    def take_news(self, most: int) -> Owners:
+        """Changes to be reported now; ``reported`` or ``unreported`` comes once for it."""
+        places = list(islice(self._news, most))
+        for place in places:
+            del self._news[place]
+            self._kept.pop(place, None)
+            self._doubtful.add(place)
+        return {place: self._owner(place) for place in places}
+
+    def reported(self, owners: Owners) -> None:
+        """The controllers hold them."""
+        for place, client_id in owners.items():
+            self._doubtful.discard(place)
+            if client_id:
+                self._kept[place] = client_id
+            self._look(place)
+
+    def unreported(self, owners: Owners, *, is_refused: bool) -> None:
+        """Nobody knows whether the controllers hold them, or, when refused, they surely do not."""
+        for place, client_id in owners.items():
+            if is_refused and client_id and self._owner(place) == client_id:
+                self._free(place)
+            if is_refused:
+                self._news.pop(place, None)
             else:
-                del self._groups[group]
+                self._news[place] = None
+
+    def _owner(self, place: Place) -> str:
+        known = self._groups.get(place[0], {}).get(place[1])
+        return "" if known is None else known[0]
+
+    def _free(self, place: Place) -> None:
+        held = self._groups[place[0]]
+        del held[place[1]]
+        self._count -= 1
+        if not held:
+            del self._groups[place[0]]
+        self._look(place)
+
+    def _look(self, place: Place) -> None:
+        """Have a place reported unless the controllers surely hold it as it is."""
+        if place not in self._doubtful and self._kept.get(place, "") == self._owner(place):
+            self._news.pop(place, None)
+        else:
+            self._news[place] = None
+
+    def _is_over(self, group: str, lock: tuple[str, float], now_s: float) -> bool:
+        client_id, renewed_s = lock
+        lasted_s = now_s - renewed_s
+        return lasted_s >= GONE_S and (lasted_s >= LOCK_S or not self._is_member(group, client_id))

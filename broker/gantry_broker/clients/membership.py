@@ -10,6 +10,7 @@ from gantry_protocol.bodies import (
     HeartbeatData,
     LockBatchBody,
     LockedQueues,
+    MessageQueue,
     decode_body,
     decode_request,
     encode_body,
@@ -27,7 +28,8 @@ from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
-from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.lock_keeping import LockBook
+from gantry_broker.clients.mapped.locks import PASSED_ON, MappedLocks
 from gantry_broker.clients.newcomers import Newcomers
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.view import GroupView
@@ -41,12 +43,12 @@ class Membership:
     """Serves session requests on one group."""
 
     def __init__(
-        self, view: GroupView, sessions: Sessions, locks: QueueLocks, newcomers: Newcomers
+        self, view: GroupView, sessions: Sessions, locks: LockBook, newcomers: Newcomers
     ) -> None:
         self._view = view
         self._newcomers = newcomers
         self._sessions = sessions
-        self._locks = locks
+        self._mapped_locks = MappedLocks(view, locks)
 
     def heartbeat(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """Heartbeat (34). The answer names no heartbeat v2, so clients always send subscriptions.
@@ -121,17 +123,18 @@ class Membership:
             return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return reply(request)
 
-    def lock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """LockBatchMQ (41)."""
+    def lock(self, conn: Connection, request: RemotingCommand) -> None:
+        """LockBatchMQ (41). A new owner is answered once the controllers know it."""
         body = decode_request(LockBatchBody, request.body)
-        mine = [queue for queue in body.mq_set if queue.broker_name == self._view.broker_name]
-        owned = self._locks.lock(body.consumer_group, body.client_id, mine)
-        return reply(request, body=encode_body(LockedQueues(owned)))
+
+        def owns(queues: list[MessageQueue]) -> None:
+            conn.reply(request, reply(request, body=encode_body(LockedQueues(queues))))
+
+        self._mapped_locks.lock(body, owns, passed_on=PASSED_ON in (request.ext or {}))
 
     def unlock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """UnlockBatchMQ (42)."""
-        body = decode_request(LockBatchBody, request.body)
-        self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        self._mapped_locks.unlock(decode_request(LockBatchBody, request.body))
         return reply(request)
 
 

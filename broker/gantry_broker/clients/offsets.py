@@ -20,7 +20,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients.newcomers import Newcomers
-from gantry_broker.clients.topic_rules import unknown_topic
+from gantry_broker.clients.topic_rules import has_queue, unknown_topic
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     FIRST,
@@ -164,7 +164,7 @@ class OffsetWriter:
         self._retry_s = min(max(2 * self._retry_s, WRITE_INTERVAL_S), RETRY_MAX_S)
         self._not_before_s = self._loop.time() + self._retry_s
         _log.warning("offsets were not confirmed, writing them again", reason=outcome.remark)
-        self._view.store.committed.put_back(keys)
+        self._view.store.committed.put_back(keys, stored=outcome.may_be_stored)
         self._tell_all(outcome)
         self.soon()
 
@@ -209,7 +209,7 @@ class Positions:
         if (
             header.set_zero_if_not_found is False
             or config is None
-            or not 0 <= header.queue_id < config.read_queue_nums
+            or not has_queue(config, header.queue_id, config.read_queue_nums)
         ):
             return _not_found(request)
         question = QueueQuestion(header.topic, header.queue_id)
@@ -230,7 +230,8 @@ class Positions:
         topic = self._store.topics.lookup(header.topic)
         if topic is None:
             return reply(request, *unknown_topic(header.topic))
-        if not 0 <= header.queue_id < topic.read_queue_nums or header.commit_offset < 0:
+        is_one = has_queue(topic, header.queue_id, topic.read_queue_nums)
+        if not is_one or header.commit_offset < 0:
             remark = f"queue {header.queue_id} or offset {header.commit_offset} is illegal"
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         key = (header.consumer_group, header.topic, header.queue_id)

@@ -116,6 +116,10 @@ class Parking:
         """The pulls that wait for records of a queue."""
         return [self._pulls[number] for number in sorted(self._by_queue.get(key, ()))]
 
+    def all(self) -> list[ParkedPull]:
+        """The pulls that wait, in the order in which they came."""
+        return list(self._pulls.values())
+
     def drop(self, conn: Connection) -> None:
         """A connection closed: nobody waits on it any more."""
         for number in list(self._by_connection.get(conn.id, ())):
@@ -129,6 +133,10 @@ class Parking:
         """
         for number in list(self._pulls):
             self._expired(number)
+
+    def release_one(self, pull: ParkedPull) -> None:
+        """Answer one with what was there last; it asks again at once."""
+        self._expired(pull.number)
 
     def close(self) -> None:
         """Drop everything."""

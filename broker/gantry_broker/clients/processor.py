@@ -14,6 +14,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import NameRefused
 from gantry_protocol.process import log
+from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
 from gantry_protocol.settings.defaults import DELAY_LEVELS
@@ -23,28 +24,35 @@ from gantry_broker.clients.broker_info import BrokerInfo
 from gantry_broker.clients.cloning import Cloning
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
+from gantry_broker.clients.core.placing import Placing
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.delivery import Delivery
+from gantry_broker.clients.drain import GRACE_S, GroupDrain, Leaving, Staying
 from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
-from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.mapped.committed_later import CommittedLater
+from gantry_broker.clients.mapped.places import PHYSICAL
+from gantry_broker.clients.mapped.requests import QUEUE_REQUESTS, MappedRequests
+from gantry_broker.clients.mapped.static_topics import StaticTopics
 from gantry_broker.clients.membership import Membership
 from gantry_broker.clients.newcomers import GROUPS, TOPICS, Newcomers
 from gantry_broker.clients.offset_age import KEPT_HOURS, OffsetAge
 from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
+from gantry_broker.clients.plain_sends import MAX_BATCH_MESSAGES
 from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.resent import RESENT, ResentSends
 from gantry_broker.clients.resets import OffsetResets
-from gantry_broker.clients.send import MAX_BATCH_MESSAGES, Sender
+from gantry_broker.clients.send import Sender
 from gantry_broker.clients.send_back import SendBack
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
+from gantry_broker.clients.suggestions import Replicas
 from gantry_broker.clients.throttle import SENDS, Throttle
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transaction_rounds import Rounds
@@ -77,6 +85,7 @@ class _Roomy:
 
 
 _ROOMY = _Roomy()
+_STAYING = Staying()
 
 
 class ClientProcessor:
@@ -91,10 +100,15 @@ class ClientProcessor:
         disk: where messages are stored; without it there is always room.
         offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
         max_batch_messages: how many messages one batch may hold.
+        replicas: broker ids of replicas that may serve reads.
+        leaving: whether the group is drained.
+        drain_grace_s: in which every client asks for routes.
 
     Attributes:
+        drain: of the group, if it is drained.
         age: forgets the offsets that nobody uses.
         delivery: brings parked messages to their queues.
+        mapped: requests about mapped topics.
         transactions: those that are open, and what became of the others.
         resent: sends that an earlier master may have stored.
     """
@@ -109,6 +123,9 @@ class ClientProcessor:
         disk: Disk = _ROOMY,
         offsets_kept_hours: int = KEPT_HOURS,
         max_batch_messages: int = MAX_BATCH_MESSAGES,
+        replicas: Replicas = tuple,
+        leaving: Leaving = _STAYING,
+        drain_grace_s: float = GRACE_S,
     ) -> None:
         self._view = view
         self.throttle = throttle
@@ -119,7 +136,7 @@ class ClientProcessor:
         self._sessions = Sessions(self._group_appeared, view.consumers)
         view.consumers.serve(self._sessions)
         self._writer = OffsetWriter(view)
-        self._traffic = Traffic(time.monotonic())
+        self.traffic = Traffic(time.monotonic())
         positions = Positions(
             view,
             self._writer,
@@ -131,12 +148,13 @@ class ClientProcessor:
             view,
             self._sessions,
             positions.commit,
-            self._traffic,
+            self.traffic,
             positions.refuse_new,
             has_read,
+            replicas,
         )
         policy = policy or Policy()
-        self.transactions = Transactions(view, policy, lambda: int(clock() * 1000))
+        self.transactions = Transactions(view, policy, lambda: int(clock() * 1000), levels)
         self._rounds = Rounds(
             self.transactions,
             policy,
@@ -144,15 +162,27 @@ class ClientProcessor:
             commit=positions.commit,
             creation=self._creation,
         )
-        locks = QueueLocks()
+        pulled = self._puller.pulled
+        progress = GroupProgress(view, self._sessions, pulled, self.traffic)
+        self.drain = GroupDrain(
+            leaving,
+            self._sessions,
+            progress,
+            pulled,
+            self.transactions,
+            CommittedLater(view.queues),
+            drain_grace_s,
+        )
+        locks = view.consumers.locks
         self._sender = Sender(
             view,
             self._creation,
             locks,
             levels,
             self.transactions,
-            self._traffic,
+            self.traffic,
             clock,
+            self.drain,
             max_batch_messages,
         )
         self.resent = ResentSends(
@@ -163,14 +193,14 @@ class ClientProcessor:
         )
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
-        statistics = Statistics(view, self._sessions, self._creation, self._traffic)
+        static = StaticTopics(view)
+        statistics = Statistics(view, self._sessions, self._creation, self.traffic, static)
         settings = SubscriptionGroups(view, self._writer)
-        progress = GroupProgress(view, self._sessions, self._puller.pulled, self._traffic)
         self.resets = OffsetResets(view, self._sessions, self._writer, self._puller)
         listings = Listings(view, self._sessions)
-        info = BrokerInfo(view, self._traffic, clock)
+        info = BrokerInfo(view, self.traffic, clock)
         self.passing = Passing(view, self._sessions)
-        inspection = Inspection(view, self._sessions, progress, self._traffic, clock)
+        inspection = Inspection(view, self._sessions, progress, self.traffic, clock)
         cloning = Cloning(view, self._sessions, self._writer)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: self._send,
@@ -197,6 +227,7 @@ class ClientProcessor:
             RequestCode.UPDATE_AND_CREATE_TOPIC: statistics.create_topic,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: statistics.create_topics,
             RequestCode.GET_TOPIC_CONFIG: statistics.topic_config,
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: static.change,
             RequestCode.GET_TOPIC_STATS_INFO: statistics.topic_stats,
             RequestCode.GET_CONSUME_STATS: progress.consume_stats,
             RequestCode.GET_ALL_CONSUMER_OFFSET: progress.all_offsets,
@@ -237,13 +268,16 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
+        self.mapped = MappedRequests(view, view.queues.maps, view.queues.masters)
+        view.queues.serve(self._queues_changed)
         self.age = OffsetAge(
             view.store.committed,
             lambda group: bool(self._sessions.client_ids(group)),
             self._writer.soon,
             offsets_kept_hours,
         )
-        self.delivery = Delivery(view, levels, clock)
+        self.delivery = self.drain.delivery = Delivery(view, levels, clock)
+        self.drain.learned()
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 
     def __call__(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -258,11 +292,34 @@ class ClientProcessor:
         ):
             return reply(request, *_NO_ROOM)
         try:
+            if request.code in QUEUE_REQUESTS and self._is_mapped(request):
+                return self.mapped.serve(conn, request, self._throttled(handler))
             if self.throttle is not None:
                 return self.throttle.serve(conn, request, handler)
             return handler(conn, request)
         except NameRefused as error:
             return reply(request, error.answer_code, str(error))
+
+    def _is_mapped(self, request: RemotingCommand) -> bool:
+        """Whether a request is about a queue of a mapped topic, or may be."""
+        ext = request.ext or {}
+        topic = ext.get(SENDS.get(request.code, "topic"))
+        if PHYSICAL in ext or topic is None:
+            return PHYSICAL in ext
+        config = self._view.store.topics.lookup(topic)
+        if config is None:  # the map may be here before the topic is
+            return self._view.queues.of(topic) is not None
+        return MAPPED in config.attributes
+
+    def _throttled(self, handler: Handler) -> Handler:
+        throttle = self.throttle
+        if throttle is None:
+            return handler
+        return lambda conn, request: throttle.serve(conn, request, handler)
+
+    def _queues_changed(self, topics: set[str]) -> None:
+        self.mapped.changed(topics)
+        self._puller.queues_changed(topics)
 
     def _send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if RESENT in conn.attrs:
@@ -283,6 +340,16 @@ class ClientProcessor:
     def commits_failed(self) -> int:
         """Writes of committed offsets that were not confirmed, and were or are tried again."""
         return self._writer.failed
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of records that pulls were answered with, ever."""
+        return self._puller.read_bytes
+
+    @property
+    def placing(self) -> Placing:
+        """The members at which consumers of queues with several readers read."""
+        return self._puller.suggestions.placing
 
     @property
     def parked_pulls(self) -> int:
@@ -317,18 +384,20 @@ class ClientProcessor:
         self._expiry.cancel()
         if self.throttle is not None:
             self.throttle.close()
+        self.drain.close()
         self.age.close()
         self.delivery.close()
         self._rounds.close()
         self.transactions.close()
         self._writer.close()
         self._puller.close()
+        self.mapped.close()
         self.resent.close()
         self.passing.close()
 
     def _expire(self) -> None:
         self._sessions.expire()
-        self._traffic.turn(time.monotonic())
+        self.traffic.turn(time.monotonic())
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 
     def _group_appeared(self, name: str) -> None:

@@ -6,6 +6,7 @@ more, where nobody will ever catch up.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from gantry_protocol.bodies import (
     ConsumerOffsets,
@@ -133,13 +134,14 @@ class GroupProgress:
         """
         present = self._sessions.group(group)
         wanted = {topic for topic, _ in rows} if present is None else set(present.topics)
+        own = self._view.queues.own
         found: list[Place] = []
         for name in sorted(wanted):
             topic = self._view.store.topics.lookup(name)
             if topic is not None and only in (None, "", name):
                 found += [
                     (name, queue_id, rows.get((name, queue_id)))
-                    for queue_id in range(topic.read_queue_nums)
+                    for queue_id in map(partial(own, name), range(topic.read_queue_nums))
                 ]
         return found
 

@@ -4,6 +4,11 @@ Memory of one mastership, for people only: nothing is decided by it but whether 
 who must follow a reset. Bounded: who has not pulled for longest is forgotten first.
 """
 
+from itertools import islice
+
+from gantry_broker.clients.traffic import NAME_CHARS, TAKEN_MAX
+from gantry_broker.store.tables.offsets import OffsetRow
+
 MAX_KEPT = 200_000
 
 
@@ -25,6 +30,12 @@ class PulledOffsets:
         self._offsets[key] = offset
         if len(self._offsets) > self._max_kept:
             del self._offsets[next(iter(self._offsets))]
+
+    def take(self) -> list[OffsetRow]:
+        """Some of the offsets, longest known first; they are another's to keep from now on."""
+        keys = list(islice(self._offsets, TAKEN_MAX))
+        rows = [(*key, self._offsets.pop(key)) for key in keys]
+        return [row for row in rows if len(row[0]) <= NAME_CHARS]
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset; None when nobody has pulled, or long ago."""

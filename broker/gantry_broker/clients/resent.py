@@ -17,8 +17,9 @@ sends anew, and what the last master wrote may be confirmed all the same.
 
 A disk that is full does not keep a send from being looked for: what is there is answered.
 
-What it refuses: nothing of its own accord; what is not found is stored. Of a batch all records must
-be there, and each with its key, or all are stored. Where nobody can tell whether it is there, the
+What it refuses: nothing of its own accord; what is not found is stored. Of a batch whose end was
+cut off with the last master's log the rest is stored, behind what is there; one whose records do
+not all have a key is stored whole. Where nobody can tell whether it is there, the
 answer says so (``MAY_BE_STORED``), since who is plainly refused may send it elsewhere.
 """
 
@@ -40,7 +41,14 @@ from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
 from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.view import GroupView
-from gantry_broker.store.contract import QueueKey, QueueOffsets, QueueQuestion, Refusal, StoredAt
+from gantry_broker.store.contract import (
+    QueueKey,
+    QueueOffsets,
+    QueueQuestion,
+    Refusal,
+    SendOutcome,
+    StoredAt,
+)
 
 RESENT = "resent"  # in a connection's attrs: its ``Marks``
 WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it
@@ -87,6 +95,7 @@ class _Lookup:
 
     Attributes:
         given_key: of a record that was found: the unique key that a broker gave it.
+        sought: the records that the send would store.
     """
 
     def __init__(
@@ -94,7 +103,7 @@ class _Lookup:
     ) -> None:
         self.given_key: str | None = None
         self._view = view
-        self._sought = sought
+        self.sought = sought
         self._marks = marks
         self._since_ms = now_ms - WINDOW_MS
         self._queues: list[QueueKey] = []
@@ -104,12 +113,12 @@ class _Lookup:
         self._run: Run[Any] | None = None
 
     def start(self, done: Looked) -> None:
-        """``done`` comes once, maybe at once: the places of all records, or none."""
+        """``done`` comes once, maybe at once: the places of the first records, maybe of all."""
         self._done = done
-        if not self._sought or (len(self._sought) > 1 and not all(map(key_of, self._sought))):
+        if not self.sought or (len(self.sought) > 1 and not all(map(key_of, self.sought))):
             self._finish([])
             return
-        self._queues = self._queues_of(self._sought[0])
+        self._queues = self._queues_of(self.sought[0])
         self._ask()
 
     def end(self) -> None:
@@ -154,9 +163,9 @@ class _Lookup:
         self._finish(Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET))
 
     def _read(self, stretches: list[Stretch]) -> None:
-        store, first = self._view.store, self._sought[0]
+        store, first = self._view.store, self.sought[0]
         if key_of(first) is not None:
-            self._run = Run(store, by_key(self._sought, self._since_ms), self._finish, self._failed)
+            self._run = Run(store, by_key(self.sought, self._since_ms), self._finish, self._failed)
         else:
             steps = by_content(first, stretches, self._since_ms, self._marks.given)
             self._run = Run(store, steps, self._found, self._failed)
@@ -200,6 +209,7 @@ class ResentSends:
     Attributes:
         found: sends that were answered by a record that was there.
         appended: those that were stored, since none was.
+        completed: batches whose rest was stored.
     """
 
     def __init__(
@@ -213,6 +223,7 @@ class ResentSends:
         self._no_room = no_room
         self.found = 0
         self.appended = 0
+        self.completed = 0
         self._view = view
         self._sender = sender
         self._clock = clock
@@ -281,13 +292,40 @@ class ResentSends:
         if isinstance(stored, Refusal):
             ext = {MAY_BE_STORED: "true"}
             conn.reply(request, reply(request, stored.code, stored.remark, ext))
-        elif stored:
+        elif len(stored) == len(lookup.sought) > 0:
             self.found += 1
             self._sender.answer_found(conn, request, stored, lookup.given_key)
+        elif stored:
+            self.completed += 1
+            self._complete(conn, request, stored, lookup.sought[len(stored) :])
         else:
             self.appended += 1
             self._store(conn, request)
         self._go_on(conn)
+
+    def _complete(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        first: Sequence[StoredAt],
+        rest: list[MessageRecord],
+    ) -> None:
+        """Store the records of a batch that the log of the last master does not have any more."""
+        for record in rest:
+            record.queue_id = first[0].queue_id
+
+        def done(outcome: SendOutcome) -> None:
+            if outcome.code == ResponseCode.SUCCESS and outcome.stored:
+                self._sender.answer_found(conn, request, [*first, *outcome.stored], None)
+            else:
+                code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, outcome.remark or _NOT_YET
+                conn.reply(request, reply(request, code, remark, {MAY_BE_STORED: "true"}))
+
+        refusal = self._view.accepting_writes() or self._no_room()
+        if refusal is None:
+            self._view.store.append(rest, done)
+        else:
+            done(SendOutcome(*refusal))
 
     def _store(self, conn: Connection, request: RemotingCommand) -> None:
         refusal = self._no_room()

@@ -36,11 +36,13 @@ from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
 from gantry_protocol.frame import encode
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.remoting.splice import Budget, Splice, Upstream
+from gantry_protocol.remoting.glance import Glimpse
+from gantry_protocol.remoting.splice import Budget, Splice
 from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS
+from gantry_protocol.remoting.upstream import Upstream
 
+from gantry_broker.clients.plain_sends import HOST
 from gantry_broker.clients.resent import RESENT, Marks
-from gantry_broker.clients.send import HOST
 
 HOLD_S = 2.5  # clients give a request 3 s
 PROXIED_HOLD_S = 1.0  # somebody handed it over because we are, or are about to be, the master
@@ -99,6 +101,8 @@ class Pipe(Splice):
         not_before_s: when the master it knows may be tried again.
         leave_at_s: when it gives up hope for answers of a former master; None with the right one.
         has_led: to some master before.
+        number: of the connection.
+        since_s: when it began; an owner that ends old ones may set it anew.
     """
 
     def __init__(self, connection: Connection, router: "ClientRouter", hold_s: float) -> None:
@@ -109,7 +113,26 @@ class Pipe(Splice):
         self.not_before_s = 0.0
         self.leave_at_s: float | None = None
         self.has_led = False
+        self.number = connection.id
+        self.since_s = asyncio.get_running_loop().time()
+        self._router = router
         super().__init__(connection, router, router.budget)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client waits for nothing, and has said nothing for a while."""
+        silent_s = asyncio.get_running_loop().time() - self.connection.last_active_s
+        return silent_s > IDLE_S and not self.waiting
+
+    @property
+    def has_asides(self) -> bool:
+        """Whether this process may answer requests itself."""
+        return self._router.aside is not None
+
+    def takes_aside(self, glimpse: Glimpse) -> bool:
+        """Whether it answers this one."""
+        aside = self._router.aside
+        return aside is not None and aside(self, glimpse)
 
     def connected(self, upstream: Upstream) -> None:
         """The master was reached: nothing waits any more."""
@@ -130,6 +153,7 @@ class ClientRouter:
         member: whose clients these are; None while nobody is served here.
         about_member: by code, what is asked of the member itself, whatever its role.
         processor: serves clients; None while this is not the serving master.
+        aside: of what clients say that are passed on, may answer requests here; None passes all on.
         budget: what is kept for clients of all pipes.
         held_total, spliced_total, moved_total, refused_total: counted for ever.
     """
@@ -145,6 +169,7 @@ class ClientRouter:
         self.member: Served | None = None
         self.about_member: Mapping[int, AboutMember] = {}
         self.processor: Handler | None = None
+        self.aside: Callable[[Pipe, Glimpse], bool] | None = None
         self.budget = Budget()
         self.held_total = 0
         self.spliced_total = 0
@@ -178,6 +203,11 @@ class ClientRouter:
         return sum(bool(pipe.address) for pipe in self._pipes.values())
 
     @property
+    def pipes(self) -> list[Pipe]:
+        """The ways of all clients that are passed on, or wait to be."""
+        return list(self._pipes.values())
+
+    @property
     def _has_left(self) -> bool:
         """Whether this broker was the master, and its end is why it is none."""
         return self._was_master and self._leaving() and not self._serving()
@@ -186,6 +216,12 @@ class ClientRouter:
     def is_owed(self) -> bool:
         """Whether a master owes an answer, other than one to a pull."""
         return any(pipe.address and not pipe.is_quiet for pipe in self._pipes.values())
+
+    def take_back(self) -> None:
+        """Leave to masters what was to be answered here, and lead its clients on with it."""
+        for pipe in list(self._pipes.values()):
+            if pipe.take_back():
+                pipe.leave()
 
     # ---- requests
 
@@ -412,8 +448,7 @@ class ClientRouter:
         now_s = self._now_s()
         again = False
         for pipe in list(self._pipes.values()):
-            is_idle = now_s - pipe.connection.last_active_s > IDLE_S and not pipe.waiting
-            if self._cut_at_s is not None and (is_idle or self._cut_at_s <= now_s):
+            if self._cut_at_s is not None and (pipe.is_idle or self._cut_at_s <= now_s):
                 _log.debug("pipe cut", client=pipe.connection.peer, master=pipe.address)
                 pipe.end()
             elif pipe.leave_at_s is not None and pipe.leave_at_s <= now_s:

@@ -57,7 +57,10 @@ def place_of(record: MessageRecord | RecordPeek) -> StoredAt:
 
 
 def by_key(sought: Sequence[MessageRecord], since_ms: int) -> Steps[list[StoredAt]]:
-    """The places of all of them, or none; each is stored since then."""
+    """The places of those that are there, up to the first that is not; each is stored since then.
+
+    A log that was cut in the midst of a batch has its first records.
+    """
     found: list[StoredAt] = []
     for record in sought:
         result: GetResult = yield KeyRead(
@@ -72,7 +75,7 @@ def by_key(sought: Sequence[MessageRecord], since_ms: int) -> Steps[list[StoredA
             (place_of(item) for _, item in _peeks(result.body) if _is_one(item, record)), None
         )
         if place is None:
-            return []
+            break
         found.append(place)
         if len(found) % _TURN == 0:
             yield _PAUSE

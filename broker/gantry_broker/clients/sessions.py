@@ -3,9 +3,10 @@
 Upstream: ``ClientManageProcessor``, ``ConsumerManager``, ``ConsumerGroupInfo``. Connections are
 memory of one master; after a change of master clients heartbeat again. Members of a clustering
 group learn of every change by 40 and divide the queues among the ids that 38 returns, so that list
-is never served in a form that lacks the caller: it would give up all its queues. Who was a member
-under the last master counts as one until it comes back or is forgotten (see ``consumers``), and so
-does whom the master of another broker group hears (see ``elsewhere``).
+is never served in a form that lacks the caller: it would give up all its queues. A client that
+reads from replicas comes over several connections, and is no second member by that. Who was a
+member under the last master counts as one until it comes back or is forgotten (see ``consumers``),
+and so does whom the master of another broker group hears (see ``elsewhere``).
 """
 
 import time
@@ -147,12 +148,21 @@ class Sessions:
                 self._leave_producers(conn.id, name)
 
     def expire(self) -> None:
-        """Close connections of members that have not been heard of for ``EXPIRY_S``."""
+        """Close connections of members that have not been heard of for ``EXPIRY_S``.
+
+        Whatever a client asks counts: Java's sends no heartbeat to anybody for minutes while one of
+        its brokers is silent (``MQClientInstance.lockHeartbeat``), and pulls from the others all
+        along. Heartbeats that leave a group out for as long are those of a client that has left it.
+        """
         oldest = self._clock() - EXPIRY_S
+        newest: dict[int, float] = {}
+        for member in self._all_members():
+            known = newest.get(member.connection.id, member.seen_at)
+            newest[member.connection.id] = max(known, member.seen_at)
         silent = {
-            member.connection.id: member.connection
-            for member in self._all_members()
-            if member.seen_at < oldest
+            conn.id: conn
+            for conn, seen_at in ((one.connection, one.seen_at) for one in self._all_members())
+            if max(seen_at, conn.heard_s) < oldest or seen_at < newest[conn.id] - EXPIRY_S
         }
         for conn in silent.values():
             self.connection_closed(conn)
@@ -239,9 +249,10 @@ class Sessions:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
             self._on_new_group(data.group_name)
         is_new = member.connection.id not in group.members
+        is_here = self.has(group.name, member.client_id)
         group.members[member.connection.id] = member
         learned = not without_subscriptions and group.learn(data)
-        was_one = is_new and self._was_one(group.name, member.client_id)
+        was_one = is_new and (is_here or self._was_one(group.name, member.client_id))
         if learned or is_new:
             self._book.changed(group.name)
             if not was_one:
@@ -254,9 +265,13 @@ class Sessions:
             return
         if not group.members:
             del self._consumers[name]
-        elif not self._book.is_elsewhere(name, gone.client_id):
+        elif not self._is_one(name, gone.client_id):
             self._tell_members(group)
         self._book.changed(name)
+
+    def _is_one(self, name: str, client_id: str) -> bool:
+        """Whether a client is a member over another connection, here or elsewhere."""
+        return self.has(name, client_id) or self._book.is_elsewhere(name, client_id)
 
     def _was_one(self, name: str, client_id: str) -> bool:
         """Whether a client that is new here was a member all along."""

@@ -25,6 +25,7 @@ from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.mapped.static_topics import StaticTopics
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
@@ -37,8 +38,14 @@ class Statistics:
     """Serves admin requests on one group."""
 
     def __init__(
-        self, view: GroupView, sessions: Sessions, creation: TopicCreation, traffic: Traffic
+        self,
+        view: GroupView,
+        sessions: Sessions,
+        creation: TopicCreation,
+        traffic: Traffic,
+        static: StaticTopics,
     ) -> None:
+        self._static = static
         self._view = view
         self._traffic = traffic
         self._sessions = sessions
@@ -94,7 +101,7 @@ class Statistics:
         topic = self._view.store.topics.lookup(name)
         if topic is None:
             return reply(request, *topic_rules.unknown_topic(name))
-        return reply(request, body=encode_body(topic))
+        return reply(request, body=encode_body(self._static.config(topic)))
 
     def topic_stats(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """GetTopicStatsInfo (202)."""
@@ -119,7 +126,9 @@ class Statistics:
             rate = self._traffic.put_rate(name)
             conn.reply(request, reply(request, body=encode_topic_stats(table, rate)))
 
-        self._view.store.offsets([QueueQuestion(name, item, LAST) for item in queues], learned)
+        own = self._view.queues.own
+        questions = [QueueQuestion(name, own(name, item), LAST) for item in queues]
+        self._view.store.offsets(questions, learned)
         return None
 
     def consumer_connections(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

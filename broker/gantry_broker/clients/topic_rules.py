@@ -10,6 +10,7 @@ from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.names import topic_problem
+from gantry_protocol.queue_map import MAPPED, number_of
 from gantry_protocol.records import MAX_TOPIC_BYTES, SCHEDULE_TOPIC
 
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
@@ -63,6 +64,13 @@ def system_topics() -> list[str]:
 def is_for_clients(topic: str) -> bool:
     """Whether clients send to it; what the broker itself writes is none of their business."""
     return topic not in _NOT_FOR_CLIENTS
+
+
+def has_queue(topic: TopicConfig, queue_id: int, count: int) -> bool:
+    """Whether ``queue_id`` is one of the first ``count`` queues, or holds a segment of one."""
+    if MAPPED in topic.attributes:
+        queue_id = number_of(queue_id) if queue_id >= 0 else queue_id
+    return 0 <= queue_id < count
 
 
 def check_sendable(topic: str) -> Refusal | None:

@@ -6,10 +6,13 @@ Names that nothing moves for are forgotten with the day, and each window keeps a
 """
 
 from collections import Counter, deque
+from itertools import islice
 from typing import NamedTuple
 
 WINDOWS_S = (10, 60, 600)  # upstream's, as ``clusterList`` shows the first of them
 NAMES_MAX = 4096  # of topics, and of topics with a group, in one part of a window
+TAKEN_MAX = 1_000  # names of each that are taken at once
+NAME_CHARS = 512  # longer ones are not passed on
 
 
 class _Totals(NamedTuple):
@@ -82,6 +85,20 @@ class Traffic:
         """Messages of ``topic`` went out to a member of ``group``."""
         self._got[f"{topic}@{group}"] += count
 
+    def take(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Messages put and got by name since this was asked last; what is too much waits."""
+        return _taken(self._put), _taken(self._got)
+
+    def add(self, put: dict[str, int], got: dict[str, int]) -> None:
+        """Count what somebody else has taken."""
+        self._put.update(put)
+        self._got.update(got)
+
+    def totals(self) -> tuple[int, int]:
+        """Messages put and got, ever."""
+        last = self._totals[-1]
+        return last.put + self._put.total(), last.got + self._got.total()
+
     def turn(self, now_s: float) -> None:
         """Make rates of what was counted since the last turn."""
         last = self._totals[-1]
@@ -126,3 +143,8 @@ class Traffic:
             put.append((last.put - first.put) / passed_s if passed_s else 0.0)
             got.append((last.got - first.got) / passed_s if passed_s else 0.0)
         return put, got
+
+
+def _taken(counts: Counter[str]) -> dict[str, int]:
+    found = {name: counts.pop(name) for name in list(islice(counts, TAKEN_MAX))}
+    return {name: count for name, count in found.items() if len(name) <= NAME_CHARS}

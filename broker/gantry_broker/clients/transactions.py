@@ -32,6 +32,8 @@ from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLB
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.core.delay.levels import DelayLevels
+from gantry_broker.clients.core.delay.parked import park
 from gantry_broker.clients.core.transactions.ledger import Clocks, Ledger, Policy
 from gantry_broker.clients.core.transactions.reading import (
     MissingRecordsError,
@@ -112,6 +114,7 @@ class Transactions:
         view: the group, which is the master.
         policy: when producers are asked, and how many transactions may be open.
         now_ms: the wall clock.
+        levels: of delays.
 
     Attributes:
         ledger: what is open, as far as the log has been read.
@@ -119,8 +122,11 @@ class Transactions:
         failure: why transactions are not served; empty while they are.
     """
 
-    def __init__(self, view: GroupView, policy: Policy, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, view: GroupView, policy: Policy, now_ms: Callable[[], int], levels: DelayLevels
+    ) -> None:
         self.view = view
+        self._levels = levels
         self.ledger = Ledger(policy)
         self.counters = Counters()
         self.failure = ""
@@ -253,6 +259,7 @@ class Transactions:
         """
         offset = half.queue_offset
         records = resolution(half, outcome, self.view.store_host)
+        self._follow_moves(records)
         self.ledger.begin_end(offset)
 
         def appended(result: SendOutcome) -> None:
@@ -268,6 +275,18 @@ class Transactions:
         except GantryError:
             self.ledger.cancel_end(offset)
             raise
+
+    def _follow_moves(self, records: list[MessageRecord]) -> None:
+        """Have what is committed to a queue that has moved go to one that is here.
+
+        Where there is none it waits like a delayed message: delivery passes those on.
+        """
+        for place, record in enumerate(records[1:], start=1):
+            queue_id = self.view.queues.deliverable(record.topic, record.queue_id)
+            if queue_id is None:
+                records[place] = park(record, 1, self._levels)
+            else:
+                record.queue_id = queue_id
 
     # ---- the log
 

@@ -1,7 +1,7 @@
 """The group as client requests see it: a ``GroupView``."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.bodies import (
     SubscriptionGroupConfig,
@@ -12,13 +12,21 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.remoting.asking import Outcome
 
 from gantry_broker.clients.consumers import Here
-from gantry_broker.store.contract import Refusal, Store
+from gantry_broker.clients.lock_keeping import LockBook
+from gantry_broker.store.contract import RecordStore, Refusal, Store
+
+if TYPE_CHECKING:
+    from gantry_broker.clients.mapped.book import QueueBook
 
 Created = Callable[[Refusal | None], None]
 
 
 class ConsumerBook(Protocol):
     """The controllers' knowledge of this group's consumers; see ``clients.consumers``."""
+
+    @property
+    def locks(self) -> LockBook:
+        """Locks of the queues that are consumed in order."""
 
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""
@@ -53,16 +61,12 @@ class ConsumerBook(Protocol):
         """Pass a change of subscription groups on to the controllers; ``done`` comes once."""
 
 
-class GroupView(Protocol):
-    """One broker group, seen from its clients. All calls and callbacks are on the loop's thread."""
+class SendView(Protocol):
+    """The part of a broker group that sends have to know."""
 
     @property
-    def store(self) -> Store:
+    def store(self) -> RecordStore:
         """The group's storage, while its master serves."""
-
-    @property
-    def broker_name(self) -> str:
-        """The group's name."""
 
     @property
     def cluster(self) -> str:
@@ -70,14 +74,30 @@ class GroupView(Protocol):
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """The address at which this broker is asked for a record by its offset id."""
+        """The address at which its master is asked for a record by its offset id."""
+
+    def accepting_writes(self) -> Refusal | None:
+        """None when this is the master, not draining, and the sync-state set is large enough."""
+
+
+class GroupView(SendView, Protocol):
+    """One broker group, seen from its clients. All calls and callbacks are on the loop's thread."""
+
+    @property
+    def store(self) -> Store:
+        """All of it."""
+
+    @property
+    def broker_name(self) -> str:
+        """The group's name."""
 
     @property
     def consumers(self) -> ConsumerBook:
         """Subscription groups, and who is in them."""
 
-    def accepting_writes(self) -> Refusal | None:
-        """None when this is the master, not draining, and the sync-state set is large enough."""
+    @property
+    def queues(self) -> "QueueBook":
+        """The queue maps of its cluster."""
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controller first, then by a record in the log.

@@ -169,7 +169,8 @@ class ControlAgent:
 
     async def _register_once(self) -> bool:
         assert self.broker_id is not None
-        answer = await self._call(requests.register(self._me, self.broker_id, self._report()))
+        code = self._joining.check_code
+        answer = await self._call(requests.register(self._me, self.broker_id, code, self._report()))
         if not isinstance(answer, RemotingCommand):
             return False
         if answer.code == ResponseCode.SUCCESS:
@@ -178,9 +179,10 @@ class ControlAgent:
                 self._take(requests.read_registration(answer, self.known))
             return True
         _log.warning("registration was refused", code=answer.code, reason=answer.remark)
-        if BEHIND in (answer.remark or ""):
+        is_behind = BEHIND in (answer.remark or "")
+        if is_behind:
             self.behind = answer.remark or BEHIND
-        elif answer.code in _UNKNOWN_TO_CONTROLLER:
+        if is_behind or answer.code in _UNKNOWN_TO_CONTROLLER:
             await self._joining.apply_again()
         return False
 

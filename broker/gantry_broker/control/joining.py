@@ -7,7 +7,8 @@ one.
 
 An id that was struck from the record is given up for a new one, with the volume as it is: what the
 log holds says where it belongs, not the id. That is done only where the controllers say that they
-have issued the id before; those of another quorum, or that have lost everything, have not.
+have issued the id before; those of another quorum, or that have lost everything, have not. Once
+these have given it to another volume, it is given up too: two volumes never knock under one id.
 """
 
 import asyncio
@@ -47,10 +48,14 @@ class Joining:
         me: who speaks.
         directory: where the identity is kept.
         call: asks the controllers; errors are values.
+
+    Attributes:
+        check_code: what the id was granted for; empty before ``obtain`` has ended.
     """
 
     def __init__(self, me: Speaker, directory: Path, call: Call) -> None:
         """Nothing is read or asked yet."""
+        self.check_code = ""
         self._me = me
         self._directory = directory
         self._call = call
@@ -76,6 +81,7 @@ class Joining:
                 wait_s = min(wait_s * 2, RETRY_LAST_S)
             else:
                 _log.info("broker id obtained", broker_id=found.broker_id)
+        self.check_code = found.check_code
         return found.broker_id
 
     async def _apply(self, found: Identity) -> Identity:

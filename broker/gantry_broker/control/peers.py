@@ -91,7 +91,6 @@ class ControllerPeers:
         key: shown to each controller, which shows it, too.
 
     Attributes:
-        unsent: requests that found no controller at all.
         reads_by_leader: reads that the leader answered.
         reads_by_follower: reads that a follower answered.
         reads_moved: reads that went to another controller, since the first could not answer.
@@ -102,7 +101,7 @@ class ControllerPeers:
         self, addresses: Sequence[str], connected: Callable[[], None], key: KeyFile = NO_KEY
     ) -> None:
         """Nothing is connected before ``start``."""
-        self.unsent = self.reads_by_leader = self.reads_by_follower = self.reads_moved = 0
+        self.reads_by_leader = self.reads_by_follower = self.reads_moved = 0
         self.disbelieved = 0
         self._key = key
         self._peers = [_Peer(address) for address in addresses]
@@ -192,7 +191,6 @@ class ControllerPeers:
         return True
 
     def _nobody(self, done: Done) -> None:
-        self.unsent += 1
         done(ConnectError("No controller is connected.", refused=False))
 
     def _count_read(self, peer: _Peer) -> None:

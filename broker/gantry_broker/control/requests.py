@@ -32,6 +32,7 @@ from gantry_protocol.headers.controller import (
 )
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
+from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.replica.effects import HandOver, Propose
 from gantry_broker.replica.events import Adopted
 from gantry_broker.replica.values import ControllerView
@@ -65,6 +66,7 @@ class Report(NamedTuple):
         tier: of our tier, in heartbeats only; None without one.
         disk_stuck: why a disk that is nearly full takes nothing more; empty while it does.
         log_damage: what of the log is damaged and was not repaired; empty while nothing is.
+        drain: of the group, by its master; None where there is none.
     """
 
     epoch: Epoch
@@ -77,16 +79,22 @@ class Report(NamedTuple):
     tier: TierReport | None = None
     disk_stuck: str = ""
     log_damage: str = ""
+    drain: DrainReport | None = None
 
 
 class Known(msgspec.Struct, frozen=True):
-    """Properties of the group, kept while an answer leaves them out."""
+    """Properties of the group, kept while an answer leaves them out.
+
+    Attributes:
+        drain_began_ms: the group is drained since then; None: it is not.
+    """
 
     replicas: int = 0
     min_in_sync: int = 1
     group_uid: str = ""
     topics_version: int = 0
     subscriptions_version: int = 0
+    drain_began_ms: int | None = None
 
 
 # ---- requests
@@ -96,7 +104,7 @@ def heartbeat(
     me: Speaker, broker_id: BrokerId, report: Report, *, timeout_ms: int
 ) -> BrokerHeartbeatRequestHeader:
     """The header of a heartbeat."""
-    tier = report.tier
+    tier, drain = report.tier, report.drain
     return BrokerHeartbeatRequestHeader(
         cluster_name=me.cluster,
         broker_addr=me.address,
@@ -120,6 +128,11 @@ def heartbeat(
         tier_version=None if tier is None else tier.version,
         disk_stuck=report.disk_stuck or None,
         log_damage=report.log_damage or None,
+        drain_done=None if drain is None else drain.done,
+        drain_unread=None if drain is None else drain.unread,
+        drain_parked=None if drain is None else drain.parked,
+        drain_transactions=None if drain is None else drain.transactions,
+        drain_waits_for=None if drain is None else drain.waits_for or None,
     )
 
 
@@ -168,7 +181,7 @@ def apply_id(me: Speaker, broker_id: BrokerId, check_code: str) -> RemotingComma
     return request(RequestCode.CONTROLLER_APPLY_BROKER_ID, to_ext(header))
 
 
-def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingCommand:
+def register(me: Speaker, broker_id: BrokerId, check_code: str, report: Report) -> RemotingCommand:
     """RegisterBroker (1003)."""
     header = RegisterBrokerToControllerRequestHeader(
         broker_name=me.group,
@@ -182,6 +195,7 @@ def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingComman
         max_offset=report.end,
         election_priority=me.priority,
         acted_epoch=report.acted_epoch,
+        register_check_code=check_code or None,
     )
     return request(RequestCode.CONTROLLER_REGISTER_BROKER, to_ext(header))
 
@@ -222,13 +236,18 @@ def elect(me: Speaker, broker_id: BrokerId) -> RemotingCommand:
 
 
 def hand_over(me: Speaker, effect: HandOver) -> RemotingCommand:
-    """ElectMaster (1002), designated, by compare on our own epoch."""
+    """ElectMaster (1002), designated, by compare on our own epoch.
+
+    It says which process asks: a person who moves a mastership says none, and what a person moved
+    stays there for a while.
+    """
     header = ElectMasterRequestHeader(
         broker_name=me.group,
         cluster_name=me.cluster,
         broker_id=effect.target,
         designate_elect=True,
         master_epoch=effect.epoch,
+        incarnation=me.incarnation,
     )
     return request(RequestCode.CONTROLLER_ELECT_MASTER, to_ext(header))
 
@@ -271,6 +290,7 @@ def read_replica_info(response: RemotingCommand, known: Known) -> ViewAnswer:
         known, header.replicas, header.min_in_sync_replicas, header.group_uid, header.topics_version
     )
     known = _learn_settings(known, header.subscriptions_version)
+    known = msgspec.structs.replace(known, drain_began_ms=header.drain_began_ms)
     body = decode_body(SyncStateSetBody, response.body)
     view = _view(header, known, body, header.master_epoch)
     return ViewAnswer(msgspec.structs.replace(view, draining=parse_ids(header.draining_ids)), known)
@@ -377,6 +397,7 @@ def _learn(
         group_uid=known.group_uid if group_uid is None else group_uid,
         topics_version=max(known.topics_version, topics_version or 0),
         subscriptions_version=known.subscriptions_version,
+        drain_began_ms=known.drain_began_ms,
     )
 
 

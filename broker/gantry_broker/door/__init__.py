@@ -1,6 +1,6 @@
 """Clients' connections in a process of their own, which outlives the broker beside it.
 
-``core.course`` decides where clients are led and when to ask; ``server`` is the process around it.
+``control.core.course`` decides where clients are led and when to ask; ``server`` is the process.
 """
 
 from gantry_broker.door.server import DoorServer, serve

@@ -37,8 +37,8 @@ from prometheus_client.registry import Collector
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.clients.routing_metrics import routing_metrics
+from gantry_broker.control.core.course import CALM_S, LOOK_S, Course
 from gantry_broker.control.peers import ControllerPeers
-from gantry_broker.door.core.course import CALM_S, LOOK_S, Course
 from gantry_broker.door.settings import DoorSettings
 
 ANSWER_WITHIN_S = 0.1  # for the bytes of last answers when the process ends

@@ -50,7 +50,6 @@ class Link(asyncio.Protocol):
     Attributes:
         peer: ``ip:port`` of the other side, empty before the connection is there.
         congested: do not send log bytes now.
-        bytes_sent: of messages, ever.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Link(asyncio.Protocol):
         self.number = number
         self.peer = ""
         self.congested = False
-        self.bytes_sent = 0
         self._caller = caller
         self._opened = opened
         self._received = received
@@ -105,7 +103,6 @@ class Link(asyncio.Protocol):
         if self._transport is None or self._ended:
             return
         pieces = encode(message, self._caller)
-        self.bytes_sent += sum(map(len, pieces))
         self._transport.writelines(pieces)  # one write, without joining them
 
     def close(self) -> None:

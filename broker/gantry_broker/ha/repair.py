@@ -6,10 +6,11 @@ on a connection of its own, compares the answer with its own sum, and writes it.
 ask: it has a member of the set take over, and asks as a replica.
 
 Rules protected: only bytes that match the sum which was made when they were first flushed are
-written, whoever sent them; a range that was cut or trimmed meanwhile is left alone. A member does
-without a range only by its master's word that its log begins behind it. What it refuses: a range
-whose sum is gone. What cannot be repaired is tried again every ``RETRY_S``, said once for each
-reason, and shown.
+written, whoever sent them; where no such sum is left (``log/mending``), whole records that are
+confirmed, since those are the same on every member. A range that was cut or trimmed meanwhile is
+left alone. A member does without a range only by its master's word that its log begins behind it.
+What it refuses: a range of a file whose sums are gone. What cannot be repaired is tried again every
+``RETRY_S``, said once for each reason, and shown.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import google_crc32c
-from gantry_protocol.errors import ConfigError, ConnectError
+from gantry_protocol.errors import ConfigError, ConnectError, RecordError
 from gantry_protocol.process import log as logs
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
@@ -27,6 +28,8 @@ from gantry_broker.ha.links import Link
 from gantry_broker.ha.wire import Caller, Received
 from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError
+from gantry_broker.log.sums import UNKNOWN
+from gantry_broker.log.units import check_units
 from gantry_broker.replica.messages import Farewell, Range, RangeAsk
 
 RANGE_BYTES = 1024 * 1024  # of one answer; a longer range takes several
@@ -41,6 +44,9 @@ _log = logs.get("repair")
 
 class NoRangeError(Exception):
     """The other side has not got the range, does not give it, or is too old for the question."""
+
+
+_NOT_NOW = (ConnectError, ConfigError, RecordError, NoRangeError)
 
 
 class TrimmedError(NoRangeError):
@@ -64,6 +70,7 @@ class Repairs:
         master: where the master that this replica follows listens for replicas; empty without one.
         key: shown to the master.
         trimmed: told of a range that the master has trimmed, and where its log begins.
+        confirmed: everything below is known here to be confirmed.
 
     Attributes:
         repaired: ranges, ever.
@@ -77,6 +84,7 @@ class Repairs:
         master: Callable[[], str],
         key: KeyFile = NO_KEY,
         trimmed: Callable[[Damage, Offset], None] = lambda damage, log_start: None,
+        confirmed: Callable[[], Offset] = lambda: Offset(0),
     ) -> None:
         """Nothing is asked before ``start``."""
         self.repaired = 0
@@ -86,6 +94,7 @@ class Repairs:
         self._master = master
         self._key = key
         self._trimmed = trimmed
+        self._confirmed = confirmed
         self._found = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -143,16 +152,23 @@ class Repairs:
                 self._say(damage, str(error))
                 if error.log_start >= damage.end:
                     self._trimmed(damage, error.log_start)
-            except (ConnectError, ConfigError, NoRangeError, DamagedError, OSError) as error:
+            except (*_NOT_NOW, DamagedError, OSError) as error:
                 self._say(damage, str(error))
 
     async def _repair(self, damage: Damage, address: str) -> None:
         if damage.crc is None:
             raise NoRangeError("nothing says what its bytes were")
+        if damage.crc == UNKNOWN and damage.end > self._confirmed():
+            raise NoRangeError("it is not known to be confirmed")
         data = await fetch(address, damage.start, damage.length, self._caller(), self._key)
-        if google_crc32c.value(data) != damage.crc:
+        if damage.crc == UNKNOWN:
+            check_units(data, damage.start)
+        elif google_crc32c.value(data) != damage.crc:
             raise NoRangeError(f"the bytes of {address} do not match its checksum, either")
-        if await asyncio.to_thread(self._log.overwrite, damage, data):
+        mending = self._log.mending
+        if await asyncio.to_thread(mending.overwrite, damage, data):
+            if damage.crc == UNKNOWN:
+                mending.state(damage, google_crc32c.value(data))
             self._log.compare(damage.start, damage.end)
             self.repaired += 1
             _log.warning(

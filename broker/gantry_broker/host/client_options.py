@@ -5,8 +5,10 @@ from typing import NamedTuple
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
+from gantry_broker.clients.drain import GRACE_S, Leaving
 from gantry_broker.clients.processor import Disk
 from gantry_broker.clients.quotas import Quotas
+from gantry_broker.clients.suggestions import Replicas
 from gantry_broker.clients.throttle import Throttle
 from gantry_broker.clients.view import GroupView
 from gantry_broker.host.settings import BrokerSettings
@@ -21,6 +23,7 @@ class ClientOptions(NamedTuple):
         quotas: of tenants; None where nobody has one.
         offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
         max_batch_messages: how many messages one batch may hold.
+        drain_grace_s: in which every client asks for routes.
     """
 
     levels: DelayLevels
@@ -28,6 +31,7 @@ class ClientOptions(NamedTuple):
     quotas: Quotas | None
     offsets_kept_hours: int
     max_batch_messages: int
+    drain_grace_s: float = GRACE_S
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "ClientOptions":
@@ -39,10 +43,13 @@ class ClientOptions(NamedTuple):
             settings.parsed_quotas,
             settings.offsets_kept_hours,
             settings.max_batch_messages,
+            settings.drain_grace_s,
         )
 
-    def processor(self, view: GroupView, disk: Disk) -> ClientProcessor:
-        """Serves clients for one mastership."""
+    def processor(
+        self, view: GroupView, disk: Disk, replicas: Replicas, leaving: Leaving
+    ) -> ClientProcessor:
+        """Serves clients for one mastership; ``replicas`` may serve reads."""
         return ClientProcessor(
             view,
             levels=self.levels,
@@ -51,4 +58,7 @@ class ClientOptions(NamedTuple):
             disk=disk,
             offsets_kept_hours=self.offsets_kept_hours,
             max_batch_messages=self.max_batch_messages,
+            replicas=replicas,
+            leaving=leaving,
+            drain_grace_s=self.drain_grace_s,
         )

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import volume_error
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.headers.consumers import ConsumersChangedHeader
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
 
+from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.control.joining import IdStruck
@@ -26,9 +29,10 @@ from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.log import DerivedLostError
 from gantry_broker.member import administration
 from gantry_broker.member.group import ReplicationGroup
-from gantry_broker.member.local_view import StoreView
+from gantry_broker.member.local_view import LeavingGroup, StoreView
 from gantry_broker.member.options import GroupOptions, Watcher
 from gantry_broker.member.shared_resources import SharedResources
+from gantry_broker.remote.messages import Ping
 from gantry_broker.remote.serving import StoreServer
 
 if TYPE_CHECKING:
@@ -50,8 +54,13 @@ def _notice(group: ReplicationGroup, request: RemotingCommand) -> RemotingComman
 
 
 def _consumers_changed(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
-    """The controllers have news of who consumes."""
-    group.consumers_changed()
+    """The controllers have news of who consumes in a cluster.
+
+    Raises:
+        HeaderError: they do not say in which.
+    """
+    if from_ext(ConsumersChangedHeader, request.ext).cluster_name == group.cluster:
+        group.consumers_changed()
     return reply(request)
 
 
@@ -70,8 +79,7 @@ class HostedGroup(Watcher):
     Args:
         name: of the group.
         options: how clients are served.
-        store_port: where a broker in another process is served from the store; None serves
-            clients here.
+        stores: where fronts append to stores and read from them; None serves none.
         turns: of the process's event loop.
         limits: of the process's client connections.
 
@@ -86,15 +94,13 @@ class HostedGroup(Watcher):
         self,
         name: str,
         options: ClientOptions,
-        store_port: int | None = None,
+        stores: StoreServer | None = None,
         turns: Turns | None = None,
         limits: ConnectionLimits | None = None,
     ) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
-        self.store_port = store_port
-        self.store_server: StoreServer | None = None
-        self._bind = ""
+        self.stores = stores
         self._client_options = options
         self._options: GroupOptions | None = None
         self._shared: SharedResources | None = None
@@ -128,7 +134,6 @@ class HostedGroup(Watcher):
         Raises:
             PortInUseError: somebody listens there.
         """
-        self._bind = host
         self.port = await self.remoting.start(host, port)
 
     async def open(self, options: GroupOptions, shared: SharedResources) -> None:
@@ -147,13 +152,9 @@ class HostedGroup(Watcher):
         self.router.about_member = {
             code: partial(answer, self.group) for code, answer in _ABOUT_MEMBER.items()
         }
-        if self.store_port is None:
-            self.router.member = self.group.writes
-        else:
-            self.store_server = StoreServer(
-                StoreView(self.group), self.router.role_changed, self._disk_is_full, shared.key
-            )
-            self.store_port = await self.store_server.start(self._bind, self.store_port)
+        self.router.member = self.group.writes
+        if self.stores is not None:
+            self.stores.add(self.name, StoreView(self.group, self._is_offered, self._moved))
         self.group.failure.add_done_callback(self._group_failed)
 
     async def start(self) -> None:
@@ -209,11 +210,13 @@ class HostedGroup(Watcher):
         if leaves:
             await self._hand_over(self.group)
         former, self.group = self.group, None
+        self.router.aside = None
+        former.reads.close()
         self.router.member, self.router.about_member = None, {}
         self.serving_ends()
         self.router.role_changed()
-        if self.store_server is not None:
-            await self.store_server.stop()
+        if self.stores is not None:
+            self.stores.remove(self.name)
         await former.stop()
         await self.open(self._options, self._shared)
         await self.start()
@@ -228,6 +231,12 @@ class HostedGroup(Watcher):
         if self.failure.done():
             return False, f"failed: {self.failure.exception()}"
         return (False, "reading its volume") if self.group is None else self.group.ready()
+
+    @property
+    def awaits_first_master(self) -> bool:
+        """Whether the controllers have said that the group never had a master."""
+        core = None if self.group is None else self.group.core
+        return core is not None and core.view is not None and core.view.master_epoch == 0
 
     # ---- the way out
 
@@ -261,8 +270,8 @@ class HostedGroup(Watcher):
         self.router.close()
         # Before the store is closed, which takes a while: who connects now must find nobody here.
         await self.remoting.stop(ANSWER_WITHIN_S)
-        if self.store_server is not None:
-            await self.store_server.stop()
+        if self.stores is not None:
+            self.stores.remove(self.name)
         if self.group is not None:
             await self.group.stop()
 
@@ -275,17 +284,36 @@ class HostedGroup(Watcher):
     def serving_began(self) -> None:
         """Serve clients here."""
         assert self.group is not None
-        if self.store_port is not None:
-            return  # a broker comes by itself
         assert self._shared is not None
-        self.processor = self._client_options.processor(self.group.view, self._shared.disk_space)
+        # First: what waits here as at a replica is served as at a master.
+        self.router.aside = None
+        self.router.take_back()
+        self.group.reads.close()
+        leaving = LeavingGroup(self.group)
+        self.processor = self._client_options.processor(
+            self.group.view, self._shared.disk_space, leaving.reading_replicas, leaving
+        )
         self.router.processor = self.processor
+
+    def ticked(self) -> None:
+        """Answer pulls while this is a replica that may."""
+        reads = None if self.group is None else self.group.reads
+        self.router.aside = reads.take if reads is not None and reads.is_open else None
 
     def cut_off(self) -> None:
         """Let clients look elsewhere; who comes all the same waits a moment, and is let go, too."""
-        if self.store_server is not None:
-            self.store_server.end("this broker is cut off, and may be the master no more")
+        if self.stores is not None:
+            self.stores.end(self.name, "this broker is cut off, and may be the master no more")
         self.router.let_go(list(self.remoting.connections.values()))
+
+    def drain_learned(self) -> None:
+        """The controllers may have said something new of the group's drain."""
+        if self.processor is not None:
+            self.processor.drain.learned()
+
+    def drain_report(self) -> DrainReport | None:
+        """The master's word on the group's drain; None where there is none."""
+        return None if self.processor is None else self.processor.drain.report
 
     def clients_move(self) -> None:
         """Pass clients on with what they wait for."""
@@ -299,8 +327,8 @@ class HostedGroup(Watcher):
 
     def serving_ends(self) -> None:
         """Serve clients here no more; whoever waits for a record is sent on to ask again."""
-        if self.store_server is not None:
-            self.store_server.end("this is not the master of its group any more")
+        if self.stores is not None:
+            self.stores.end(self.name, "this is not the master of its group any more")
         processor, self.processor = self.processor, None
         self.router.processor = None
         if processor is not None:
@@ -309,21 +337,35 @@ class HostedGroup(Watcher):
 
     # ---- requests
 
-    def _disk_is_full(self) -> bool:
-        return self._shared is not None and self._shared.disk_space.refusing
+    def _is_offered(self) -> bool:
+        """Whether fronts may serve sends and pulls.
+
+        That is while there is room, nobody has a quota, and the group is not drained.
+        """
+        if self.group is not None and LeavingGroup(self.group).drain_began_ms is not None:
+            return False
+        is_full = self._shared is not None and self._shared.disk_space.refusing
+        return not is_full and self._client_options.quotas is None
+
+    def _moved(self, said: Ping) -> None:
+        """Count what went through a front."""
+        if self.processor is not None:
+            self.processor.traffic.add(said.put, said.got)
+            for row in said.pulled:
+                self.processor.pulled.note(*row)
 
     def _where_clients_are_served(self) -> str:
         """By another process; empty while nobody knows."""
         group = self.group
-        if group is None or not group.serving:
-            return "" if group is None else group.master_address
-        return "" if self.store_server is None else self.store_server.address
+        return "" if group is None or group.serving else group.master_address
 
     def _answered(self, conn: Connection, response: RemotingCommand) -> bool:
         return self.processor is not None and self.processor.answered(conn, response)
 
     def _closed(self, conn: Connection) -> None:
         self.router.connection_closed(conn)
+        if self.group is not None:
+            self.group.reads.forget(conn)
         if self.processor is not None:
             self.processor.connection_closed(conn)
 

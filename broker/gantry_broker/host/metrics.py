@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -28,7 +29,8 @@ from gantry_broker.member.cold_reads import ColdReads
 from gantry_broker.member.group import ReplicationGroup
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.remote.metrics import StoreCollector
-from gantry_broker.tier.metrics import TierCollector
+from gantry_broker.remote.serving import StoreServer
+from gantry_broker.tier.metrics import SharedTierCollector, TierCollector
 
 
 def state_of(hosted: HostedGroup) -> str:
@@ -41,13 +43,20 @@ def state_of(hosted: HostedGroup) -> str:
 def ready(hosted: Sequence[HostedGroup]) -> tuple[bool, str]:
     """Whether all groups of the process may be sent clients; otherwise which one may not.
 
-    Whoever restarts processes one after the other waits for all groups of one before the next.
+    Whoever restarts processes one after the other waits for all groups of one before the next. A
+    group that was added has no master before enough processes host it, and nobody is led there; so
+    it is not waited for beside one that is ready, or the next process would never get it.
     """
-    answers = [(item.name, *item.ready()) for item in hosted]
-    waiting = [(name, reason) for name, fine, reason in answers if not fine]
+    answers = [(item, *item.ready()) for item in hosted]
     if len(hosted) == 1:
         _, fine, reason = answers[0]
         return fine, reason
+    serving = any(fine for _, fine, _ in answers)
+    waiting = [
+        (item.name, reason)
+        for item, fine, reason in answers
+        if not fine and not (serving and item.awaits_first_master)
+    ]
     if not waiting:
         return True, f"{len(hosted)} groups"
     name, reason = waiting[0]
@@ -75,12 +84,17 @@ def overview(cluster: str, hosted: Sequence[HostedGroup]) -> dict[str, Any]:
 
 
 def registry(
-    hosted: Sequence[HostedGroup], shared: SharedResources, *, labelled: bool
+    hosted: Sequence[HostedGroup],
+    shared: SharedResources,
+    stores: StoreServer | None,
+    *,
+    labelled: bool,
 ) -> CollectorRegistry:
     """A registry with this process's metrics, by group if ``labelled``."""
     made = CollectorRegistry()
-    made.register(ProcessCollector(hosted, shared))
+    made.register(ProcessCollector(hosted, shared, stores))
     made.register(GroupsCollector(hosted, labelled=labelled))
+    made.register(SharedTierCollector(lambda: shared.tier))
     return made
 
 
@@ -103,10 +117,16 @@ class HttpCollector(Collector):
 class ProcessCollector(Collector):
     """Figures of everything that the groups of a process share."""
 
-    def __init__(self, hosted: Sequence[HostedGroup], shared: SharedResources) -> None:
+    def __init__(
+        self,
+        hosted: Sequence[HostedGroup],
+        shared: SharedResources,
+        stores: StoreServer | None,
+    ) -> None:
         """Nothing is counted here."""
         self._hosted = hosted
         self._shared = shared
+        self._stores = stores
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as of now."""
@@ -128,7 +148,12 @@ class ProcessCollector(Collector):
             "Connections to the ports of replication and of stores that did not show the quorum's "
             "key.",
             self._shared.listener.gate.refused
-            + sum(item.store_server.gate.refused for item in self._hosted if item.store_server),
+            + (0 if self._stores is None else self._stores.gate.refused),
+        )
+        yield counter(
+            "gantry_broker_store_refused",
+            "Links of fronts that were refused: of another group, or not to the master.",
+            0 if self._stores is None else self._stores.refused,
         )
         yield counter(
             "gantry_broker_controllers_disbelieved",
@@ -252,12 +277,14 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from TierCollector(lambda: group.tier.service, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()
-    yield from StoreCollector(lambda: hosted.store_server).collect()
+    yield from StoreCollector(hosted.stores, hosted.name).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
     yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)
     yield from _new_names(hosted)
+    yield from _mapped(hosted)
     yield from _cold_reads(group.view.store.cold)
+    yield from _reads(hosted, group)
 
 
 def _cold_reads(cold: ColdReads | None) -> Iterable[Metric]:
@@ -278,6 +305,49 @@ def _cold_reads(cold: ColdReads | None) -> Iterable[Metric]:
     )
 
 
+def _reads(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
+    """Reads at the master and at replicas (``member.replica_reads``)."""
+    processor, reads = hosted.processor, group.reads
+    pulled = CounterMetricFamily(
+        "gantry_broker_pulled_bytes",
+        "Bytes of records that pulls were answered with here; the master's under this mastership.",
+        labels=["as"],
+    )
+    pulled.add_metric(["master"], 0 if processor is None else processor.read_bytes)
+    pulled.add_metric(["replica"], reads.read_bytes)
+    yield pulled
+    yield counter(
+        "gantry_broker_replica_pulls",
+        "Pulls that this member took while another one was the master.",
+        reads.served,
+    )
+    yield counter(
+        "gantry_broker_replica_pulls_sent_back",
+        "Of these, sent to the master while they waited, as this member was out of touch or left.",
+        reads.sent_back,
+    )
+    yield gauge(
+        "gantry_broker_replica_pulls_waiting",
+        "Of these, those that wait for a record.",
+        reads.parked,
+    )
+    consumers = GaugeMetricFamily(
+        "gantry_broker_placed_consumers",
+        "Consumers of queues with several readers, by the member that the master suggests.",
+        labels=["broker_id"],
+    )
+    able = [MASTER_ID, *group.reading_replicas()]
+    if processor is not None:
+        for member in able:
+            consumers.add_metric([str(member)], processor.placing.at(member))
+    yield consumers
+    yield gauge(
+        "gantry_broker_readers_missing",
+        "Members in sync that are missing to the number of readers that a topic asks for.",
+        0 if processor is None else max(group.store.topics.most_readers - len(able), 0),
+    )
+
+
 def _delivery(hosted: HostedGroup) -> Delivery | None:
     return None if hosted.processor is None else hosted.processor.delivery
 
@@ -288,6 +358,31 @@ def _transactions(hosted: HostedGroup) -> Transactions | None:
 
 def _room(hosted: HostedGroup) -> WaitingRoom | None:
     return None if hosted.processor is None else hosted.processor.waiting_room
+
+
+def _mapped(hosted: HostedGroup) -> Iterable[Metric]:
+    """Requests about mapped topics, in this mastership."""
+    processor = hosted.processor
+    mapped = None if processor is None else processor.mapped
+    yield gauge(
+        "gantry_broker_mapped_requests_waiting",
+        "Requests about queues that move, or whose map is not known yet.",
+        0 if mapped is None else mapped.waiting,
+    )
+    for name, text, value in (
+        (
+            "passed_on",
+            "Those that another group's master was asked.",
+            0 if mapped is None else mapped.passed_on,
+        ),
+        ("waited", "Those that have waited.", 0 if mapped is None else mapped.waited),
+        (
+            "refused",
+            "Those that waited in vain, or found no room.",
+            0 if mapped is None else mapped.refused,
+        ),
+    ):
+        yield counter(f"gantry_broker_mapped_requests_{name}", text, value)
 
 
 def _new_names(hosted: HostedGroup) -> Iterable[Metric]:

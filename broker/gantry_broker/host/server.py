@@ -28,17 +28,18 @@ from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.settings.broker import FILE_BYTES_MIN
+from gantry_protocol.tier.keys import shared_uid
 
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.host import metrics
 from gantry_broker.host.client_options import ClientOptions
-from gantry_broker.host.front import FrontServer
 from gantry_broker.host.hosting import HostedGroup
 from gantry_broker.host.port_map import election_priority
 from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.member import administration
 from gantry_broker.member.options import GroupOptions
 from gantry_broker.member.shared_resources import SharedResources
+from gantry_broker.remote.serving import StoreServer
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.retention.core.rules import bounded_file_bytes
 from gantry_broker.retention.disk_space import DiskSpace
@@ -58,6 +59,7 @@ class BrokerServer:
 
     Attributes:
         hosted: the groups, in the order of the settings.
+        stores: where fronts are served from all of them; None where none are.
     """
 
     def __init__(self, settings: BrokerSettings) -> None:
@@ -66,8 +68,10 @@ class BrokerServer:
         self.http_port = settings.http_port
         client_options = ClientOptions.of(settings)
         turns, limits = Turns(), fair_limits()
+        self._key = KeyFile(settings.quorum_key_file)
+        self.stores = None if settings.store_port is None else StoreServer(self._key)
         self.hosted = [
-            HostedGroup(at.name, client_options, settings.store_port, turns, limits)
+            HostedGroup(at.name, client_options, self.stores, turns, limits)
             for at in settings.port_map
         ]
 
@@ -127,7 +131,6 @@ class BrokerServer:
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
         )
         stack.callback(data_dir.close)
-        key = KeyFile(settings.quorum_key_file)
         shared = SharedResources(
             ControllerLine(
                 settings.cluster,
@@ -135,19 +138,25 @@ class BrokerServer:
                 pod_uid=settings.pod_uid,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
                 heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
-                key=key,
+                key=self._key,
             ),
             DiskSpace(data_dir.path, settings.watermarks),
-            key,
+            self._key,
         )
         stack.push_async_callback(shared.stop)
+        if self.stores is not None:
+            stack.push_async_callback(self.stores.stop)
         stack.push_async_callback(self._stop_groups)
         for hosted, at in zip(self.hosted, settings.port_map, strict=True):
             await hosted.listen(settings.bind, at.port)
         await shared.start(settings.bind, settings.ha_port)
+        if self.stores is not None and settings.store_port is not None:
+            await self.stores.start(settings.bind, settings.store_port)
         http = HttpServer(
             ready=lambda: metrics.ready(self.hosted),
-            registry=metrics.registry(self.hosted, shared, labelled=settings.hosts_many),
+            registry=metrics.registry(
+                self.hosted, shared, self.stores, labelled=settings.hosts_many
+            ),
         )
         http.registry.register(metrics.HttpCollector(http))
         http.add_route("GET", "/status", self._status)
@@ -187,9 +196,8 @@ class BrokerServer:
                 if settings.hosts_many
                 else LOWEST_ELECTION_PRIORITY
             ),
-            tier=_tier(settings),
+            tier=_tier(settings, hosted.name),
             kept=settings.kept,
-            clients_elsewhere=settings.store_port is not None,
         )
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -207,7 +215,8 @@ class BrokerServer:
     def _status_of(hosted: HostedGroup) -> web.Response:
         if hosted.group is None:
             raise web.HTTPServiceUnavailable(text=f"The group is {hosted.ready()[1]}.")
-        return web.json_response(administration.status(hosted.group, hosted.router))
+        drain = None if hosted.processor is None else hosted.processor.drain
+        return web.json_response(administration.status(hosted.group, hosted.router, drain))
 
 
 async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
@@ -223,10 +232,7 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
     )
     if settings.tier_url is not None:
         sys.setswitchinterval(SWITCH_S)
-    if settings.store:
-        await FrontServer(settings).run(stop)
-    else:
-        await BrokerServer(settings).run(stop)
+    await BrokerServer(settings).run(stop)
 
 
 def limits_for(groups: int, heartbeat_timeout_ms: int) -> Limits:
@@ -249,12 +255,13 @@ def file_bytes(settings: BrokerSettings, directory: Path) -> int:
     )
 
 
-def _tier(settings: BrokerSettings) -> TierOptions | None:
+def _tier(settings: BrokerSettings, group: str) -> TierOptions | None:
     if settings.tier_url is None or settings.tier_shard is None:
         return None
+    uid = settings.tier_shard
     return TierOptions(
         url=settings.tier_url,
-        place=tier_place(settings.cluster, settings.tier_shard),
+        place=tier_place(settings.cluster, shared_uid(uid, group) if settings.hosts_many else uid),
         credentials=_tier_credentials(settings),
         endpoint=settings.tier_endpoint,
         region=settings.tier_region,
@@ -264,6 +271,7 @@ def _tier(settings: BrokerSettings) -> TierOptions | None:
             retry_max_ms=settings.tier_retry_max_ms,
         ),
         local_bytes=settings.tier_local_bytes,
+        groups=len(settings.port_map),
     )
 
 

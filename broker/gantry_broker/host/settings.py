@@ -7,10 +7,10 @@ which the operator takes it too.
 from pathlib import Path
 from typing import Annotated
 
-from gantry_protocol.errors import ConfigError, ResolveError
-from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.errors import ConfigError
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
+from gantry_protocol.tier.keys import SHARED_UID_MAX_CHARS
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.clients.core.delay.levels import DelayLevels
@@ -50,20 +50,12 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
         default="gantry", min_length=1, max_length=127, description="Name of its cluster."
     )
     controllers: list[str] = Field(
-        default=[],
-        description="host:port of every controller; the port defaults to 9878. Needed unless store "
-        "is set.",
-    )
-    store: list[str] = Field(
-        default=[],
-        description="host:port of the storage processes of the group, as their store_port says: "
-        "clients are served from there, and nothing is kept on a disk here. Not set: this process "
-        "keeps the log itself.",
+        min_length=1, description="host:port of every controller; the port defaults to 9878."
     )
     store_port: Port | None = Field(
         default=None,
-        description="Port at which a broker in another process is served from this store, and "
-        "serves the clients; 0 picks a free one. Not set: clients are served here.",
+        description="Port at which fronts append to this store and read from it; 0 picks a free "
+        "one. Not set: fronts pass all requests on.",
     )
     quorum_key_file: Path | None = Field(default=None, description=KEY_FILE_HELP)
     allow_unauthenticated: bool = Field(default=False, description=ALLOW_HELP)
@@ -110,30 +102,7 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
                 if self.groups
                 else "group is missing: name the broker group to host, or many with groups"
             )
-        if self.hosts_many and self.tier_url is not None:
-            raise ValueError(
-                "tier_url is set with groups: a tier needs a process for its group alone, so set "
-                "group"
-            )
         _ = self.port_map
-        return self
-
-    @field_validator("store")
-    @classmethod
-    def _must_have_ports(cls, value: list[str]) -> list[str]:
-        try:
-            return [join_address(*split_address(item)) for item in value]
-        except ResolveError as error:
-            raise ValueError(str(error)) from error
-
-    @model_validator(mode="after")
-    def _must_keep_records_somewhere(self) -> "BrokerSettings":
-        if not self.controllers and not self.store:
-            raise ValueError("controllers is missing: name at least one controller")
-        if self.store and self.store_port is not None:
-            raise ValueError("store and store_port are both set: a process serves, or is served")
-        if self.hosts_many and (self.store or self.store_port is not None):
-            raise ValueError("store and store_port are for one group: set group, not groups")
         return self
 
     @model_validator(mode="after")
@@ -141,6 +110,11 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
         if (self.tier_url is None) != (self.tier_shard is None):
             given, missing = ("tier_url", "tier_shard")[:: 1 if self.tier_url else -1]
             raise ValueError(f"{given} is set without {missing}: set both, or none")
+        if self.hosts_many and len(self.tier_shard or "") > SHARED_UID_MAX_CHARS:
+            raise ValueError(
+                f"tier_shard has {len(self.tier_shard or '')} characters: with groups it may have "
+                f"{SHARED_UID_MAX_CHARS}, since each group's name comes behind it"
+            )
         if self.tier_local_bytes is not None and self.tier_url is None:
             raise ValueError("tier_local_bytes is set without tier_url: nothing would be kept")
         return self
@@ -216,7 +190,8 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
         """The groups and their ports."""
         if self.group is not None:
             return [GroupPort(self.group, self.remoting_port)]
-        return port_map(self.groups, self.remoting_port, (self.ha_port, self.http_port))
+        taken = (self.ha_port, self.http_port, self.store_port or 0)
+        return port_map(self.groups, self.remoting_port, taken)
 
     @property
     def identity(self) -> dict[str, str]:

@@ -54,7 +54,8 @@ class Damage(NamedTuple):
         path: the segment's file.
         position: of the record in it that is not whole, or of the range.
         start, length: of the range, in the log.
-        crc: what the bytes must match; None where their sum is gone.
+        crc: what the bytes must match; None where their sum is gone, ``sums.UNKNOWN`` where
+            there never was one of what was flushed.
         reason: what is wrong.
     """
 
@@ -182,7 +183,9 @@ class Checks:
         self._sums.clear()
         for at in [at for at in self._starts if at < end and start < self._pieces[at].end]:
             self._drop(at)
-        for item in [item for item in self.damage.values() if start <= item.start < end]:
+        for item in [
+            item for item in self.damage.values() if start < item.end and item.start < end
+        ]:
             del self.damage[item.start]
 
     def _drop(self, start: int) -> None:
@@ -314,7 +317,9 @@ class Checks:
         if not (known and known[0].start <= start and end <= known[-1].end):
             known = self._sums.around(start, end)
         if known is None:
+            late = segment.unwritten.copy()  # before the file is read: none is missed in between
             known = sums.covering(sums.sums_path(segment.path), start, end, _TAIL)
+            _continue(known, start, late)
             self._sums.keep(known)
         begin = bisect_right(known, start, key=_start_of) - 1
         return [known[at] for at in range(max(begin, 0), bisect_left(known, end, key=_start_of))]
@@ -417,6 +422,14 @@ def _part(segment: Segment, start: int, size: int) -> bytes:
     for damage in find_damage(segment, start, end, entries):
         raise DamagedError(damage)
     return os.pread(segment.descriptor, size, start - segment.start)  # a look that failed once
+
+
+def _continue(found: list[RangeSum], start: int, late: Iterable[RangeSum]) -> None:
+    """Add the sums in ``late`` that follow those ``found`` from ``start`` on, without a gap."""
+    for entry in late:
+        reached = found[-1].end if found else start
+        if entry.start <= reached < entry.end:
+            found.append(entry)
 
 
 def _start_of(entry: RangeSum) -> int:

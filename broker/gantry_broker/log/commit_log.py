@@ -13,9 +13,8 @@ or the thread of the device waits for the disk (``disk``), except in ``open``, `
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 from gantry_protocol.errors import NO_ROOM, CorruptionError, RecordError
 from gantry_protocol.process.files import make_directory
@@ -23,10 +22,11 @@ from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, cutting, recovery, sums
-from gantry_broker.log.checked import NO_WAIT, Checks, Damage, DamagedError, read_now
+from gantry_broker.log.checked import NO_WAIT, Checks, DamagedError, read_now
 from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
-from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments, segment_start
+from gantry_broker.log.mending import Mending
+from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
 from gantry_broker.log.units import (
     HEAD_BYTES,
     Tail,
@@ -41,6 +41,7 @@ from gantry_broker.log.units import (
 from gantry_broker.log.writer import GroupCommit, OnFlushed, Writer
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _ZERO = Offset(0)
 _DIRECT_BYTES = 16 * 1024  # appends from here on are written at once: gathering saves little then
@@ -68,6 +69,9 @@ class CommitLog:
         self.checks = Checks()
         self._commit = GroupCommit(
             self._writer, self._end, self._write_gathered, self._failed, self.checks.flushed
+        )
+        self.mending = Mending(
+            self._writer, self.checks, self._flushed_at, self.compare, self._failed
         )
         self._floor = saved.current.confirm_floor
         self._verified_from = self._end
@@ -115,16 +119,14 @@ class CommitLog:
         )
         found = cutting.without_trimmed(directory, current)
         damaged: list[sums.RangeSum] = []
-        kept, verified_from = recovery.recover(
+        kept, verified_from, unproved = recovery.recover(
             directory, found, current.log_start, floors, damaged.append if keeps_damage else None
         )
         saved = checkpoint.CheckpointFile(path, current)
         disk = None if disks is None else disks.writer_for(directory)
         log = cls(Segments(directory, kept), saved, segment_size_bytes, disk)
-        log._verified_from = verified_from
-        for item in damaged:
-            with suppress(DamagedError):
-                log.compare(item.start, item.end)
+        log._verified_from, log.mending.unproved = verified_from, unproved
+        log.mending.look_again((item.start, item.end) for item in damaged)
         return log
 
     @property
@@ -276,6 +278,9 @@ class CommitLog:
         end = min(offset + max_bytes, segment.end)
         return self.checks.read(segment, offset, end, flushed, read_now)
 
+    def _flushed_at(self, offset: int) -> Segment:
+        return self._segments.at(Offset(offset), flushed=self.flushed)
+
     def compare(self, start: int, end: int) -> None:
         """Look again at a range of one file that was found damaged, or repaired.
 
@@ -285,21 +290,6 @@ class CommitLog:
         if self._log_start <= start < end <= self.flushed:
             segment = self._segments.at(start, flushed=self.flushed)
             self.checks.compare(segment, start, min(end, segment.end))
-
-    def overwrite(self, damage: Damage, data: bytes) -> bool:
-        """Write the right bytes of a damaged range; for a thread, blocks until they are durable.
-
-        Cuts and trims wait meanwhile. False where the range was cut, trimmed or repaired before.
-
-        Raises:
-            OSError: the disk does not take them.
-        """
-        with self._writer.paused():
-            if self.checks.damage.get(damage.start) is not damage:
-                return False
-            segment = Segment(damage.path, segment_start(damage.path), 0)
-            segment.overwrite(damage.start - segment.start, data)
-        return True
 
     def read_units(self, offset: Offset, max_bytes: int, *, limit: Offset | None = None) -> bytes:
         """Whole units from ``offset`` on, which is where one begins.
@@ -392,20 +382,21 @@ class CommitLog:
 
         Raises:
             CutRefusedError: ``to`` lies below the confirm floor, beyond the end, or in a record.
-            CorruptionError: the kept bytes next to the cut are damaged; nothing was cut.
         """
         self._check_usable()
         self._check_cut(to)
         if to == self._end:
             return
         self.flush()
+        split = [item.start for item in self.checks.damage.values() if item.start < to < item.end]
+        due = self._guard_disk(cutting.still_due, self._flushed_at(to), to)
         with self._writer.paused():
-            cutting.check_cut_sum(self._segments.at(to, flushed=to), to)
             self._guard_disk(self._segments.drop_ahead)  # room for the cut, on a full disk
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to))
-            self._forget_from(to)
+            self._forget_from(to, due)
         self._end = to
         self._commit.cut(to)
+        self.mending.look_again((start, to) for start in split)
 
     def reset(self, to: Offset) -> None:
         """Throw the whole log away and begin a new one at ``to``; durable on return.
@@ -417,7 +408,7 @@ class CommitLog:
         with self._writer.paused():
             self._guard_disk(self._segments.drop_ahead)
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to, is_reset=True))
-            self._forget_from(_ZERO)
+            self._forget_from(_ZERO, [])
             self._saved.reload()
             self._writer.raise_floor(to)
         self._log_start = self._end = self._floor = to
@@ -557,16 +548,15 @@ class CommitLog:
         try:
             size = unit_size(self.read(to, BLANK_HEADER_BYTES), 0)
             parse_unit(self.read(to, min(size, MAX_RECORD_BYTES)), 0, to)
-        except DamagedError as error:
-            if error.damage.start != to:  # ranges begin where units do
-                raise
+        except DamagedError:
+            pass  # it goes, and what is kept of its range has no sum then
         except RecordError as error:
             raise CutRefusedError(
                 f"The commit log in {self.directory} is not cut at {to}: {error}."
             ) from error
 
-    def _forget_from(self, to: Offset) -> None:
-        """Make memory agree with what a cut left on the disk."""
+    def _forget_from(self, to: Offset, due: list[sums.RangeSum]) -> None:
+        """Make memory agree with what a cut left on the disk; ``due`` sums may wait for room."""
         self.checks.forget(to, self._end)
         while (last := self._segments.last) is not None and last.start >= to:
             self._writer.forget(self._segments.pop())
@@ -577,8 +567,9 @@ class CommitLog:
         if last is not None:
             last.reserved = last.size
             last.close_sums()  # the file may have been replaced
-            last.unwritten.clear()  # what is kept has its sums by the cut
-            last.sums_bytes = sums.sums_path(last.path).stat().st_size
+            found = sums.load(sums.sums_path(last.path), last.start)
+            last.unwritten = [entry for entry in due if entry.start >= (found.covered or 0)]
+            last.sums_bytes = found.chain_bytes
 
     # Failing
 
@@ -586,9 +577,9 @@ class CommitLog:
         if self._failure is not None:
             raise self._failed(self._failure)
 
-    def _guard_disk(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def _guard_disk(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            action(*args, **kwargs)
+            return action(*args, **kwargs)
         except OSError as error:
             raise self._failed(error) from error
 

@@ -62,22 +62,13 @@ def read_marker(directory: Path) -> Cut | None:
     return Cut(Offset(target), bool(is_reset))
 
 
-def check_cut_sum(segment: Segment, target: Offset) -> None:
-    """Refuse to cut inside a range whose bytes no longer match its sum.
-
-    Raises:
-        CorruptionError: the kept half of the range would get a new sum over damaged bytes.
-    """
-    for entry in sums.load(sums.sums_path(segment.path), segment.start).chain:
-        if entry.start < target < entry.end:
-            position = entry.start - segment.start
-            if sums.range_crc(segment.descriptor, position, entry.length) != entry.crc:
-                raise CorruptionError(
-                    segment.path,
-                    position,
-                    f"the {entry.length} bytes from here on do not match their checksum;"
-                    " nothing was cut",
-                )
+def still_due(segment: Segment, target: Offset) -> list[sums.RangeSum]:
+    """The sums of what a cut will keep that wait for room; while all bytes are still there."""
+    if not segment.unwritten:
+        return []
+    found = sums.load(sums.sums_path(segment.path), segment.start)
+    below = _sums_below(segment, target, [*found.chain, *segment.unwritten])
+    return [entry for entry in below if entry.start >= (found.covered or segment.start)]
 
 
 def carry_out(directory: Path, cut: Cut) -> None:
@@ -159,11 +150,18 @@ def _shorten(segment: Segment, target: Offset) -> None:
 def _sums_below(
     segment: Segment, target: Offset, chain: list[sums.RangeSum]
 ) -> list[sums.RangeSum]:
-    """The entries that cover the segment up to ``target``; a straddling one is made anew."""
+    """The entries that cover the segment up to ``target``; a straddling one is made anew.
+
+    Where its bytes are not what was flushed, what is kept of them gets no sum of its own.
+    """
     kept = [entry for entry in chain if entry.end <= target]
     start = kept[-1].end if kept else segment.start
     if start < target:
-        crc = sums.range_crc(segment.descriptor, start - segment.start, target - start)
+        whole = next((entry for entry in chain if entry.start == start), None)
+        if whole is not None and not sums.is_match(segment.descriptor, segment.start, whole):
+            crc = sums.UNKNOWN
+        else:
+            crc = sums.range_crc(segment.descriptor, start - segment.start, target - start)
         os.fdatasync(segment.descriptor)
         kept.append(sums.RangeSum(start, target - start, crc))
     return kept

@@ -68,13 +68,14 @@ def recover(
     log_start: Offset,
     floors: Floors,
     damaged: Damaged | None = None,
-) -> tuple[list[Segment], Offset]:
+) -> tuple[list[Segment], Offset, list[sums.RangeSum]]:
     """Judge ``segments``, repair them, and return those that make up the log.
 
     On return all of it is flushed, covered by sums, and each segment knows whether it is sealed.
 
     Returns:
-        The segments, and the offset from which on they were compared with their sums.
+        The segments, the offset from which on they were compared with their sums, and the ranges
+        that had none and were given one: whole records, by their own checks only.
 
     Args:
         directory: where the segments stand.
@@ -106,7 +107,8 @@ def recover(
         path.unlink()
     for judged in kept:
         _repair(judged, floors.synced)
-    return [judged.segment for judged in kept], verified_from
+    unproved = [entry for judged in kept for entry in judged.entries[len(judged.loaded.chain) :]]
+    return [judged.segment for judged in kept], verified_from, unproved
 
 
 def _missing(directory: Path, kept: list[_Found], end: Offset, durable: Offset) -> CorruptionError:
@@ -314,4 +316,6 @@ def locate_damage(segment: Segment, entry: sums.RangeSum) -> tuple[int, str]:
             at += parse_unit(data, at, entry.start + at).size
     except RecordError as error:
         return entry.start + at, str(error)
+    if entry.crc == sums.UNKNOWN:
+        return entry.start, f"nobody knows here what the {entry.length} bytes from here on were"
     return entry.start, f"the {entry.length} bytes from here on do not match their checksum"

@@ -8,7 +8,8 @@ evidence: everything below its end was on the disk, and if it is not there now, 
 not a torn tail.
 
 The file itself is synced before a checkpoint is written, not with every flush: entries that a power
-cut takes away are made again from the records, whose own checks apply there.
+cut takes away are made again from the records, whose own checks apply there. Where these turn out
+not to go on from each other, or a cut keeps a part of a damaged range, ``UNKNOWN`` stands instead.
 """
 
 import errno
@@ -30,6 +31,7 @@ _VERSION = 1
 _READ_BYTES = 4 * 1024 * 1024
 _STEP_ENTRIES = 64  # of a search, read at once
 
+UNKNOWN = 0  # instead of a CRC: nobody knows here what the bytes were; they count as damaged
 HEADER_BYTES = _HEADER.size + _CRC.size
 ENTRY_BYTES = _ENTRY.size + _CRC.size
 _STEP_BYTES = _STEP_ENTRIES * ENTRY_BYTES
@@ -169,6 +171,13 @@ def write_all(path: Path, start: int, entries: Iterable[RangeSum]) -> int:
     return len(data)
 
 
+def restate(path: Path, start: int, entries: Iterable[RangeSum]) -> int:
+    """Give ranges that have a sum these, durably; returns the length of the file."""
+    stated = {entry.start: entry for entry in entries}
+    chain = load(path, start).chain
+    return write_all(path, start, [stated.get(entry.start, entry) for entry in chain])
+
+
 def range_crc(descriptor: int, position: int, length: int) -> int:
     """CRC-32C of ``length`` bytes of a file; zeros are not assumed for missing bytes."""
     crc = 0
@@ -191,7 +200,7 @@ def mismatches(
     for entry in entries:
         position = entry.start - segment_start
         if entry.length > _READ_BYTES:
-            if not _matches(descriptor, position, entry):
+            if not is_match(descriptor, segment_start, entry):
                 yield entry
             continue
         begin = position - window_at
@@ -204,13 +213,14 @@ def mismatches(
                 window, window_at, begin = b"", position, 0
         piece = window[begin : begin + entry.length]
         is_read = len(piece) == entry.length and google_crc32c.value(piece) == entry.crc
-        if not is_read and not _matches(descriptor, position, entry):
+        if not is_read and not is_match(descriptor, segment_start, entry):
             yield entry
 
 
-def _matches(descriptor: int, position: int, entry: RangeSum) -> bool:
+def is_match(descriptor: int, segment_start: int, entry: RangeSum) -> bool:
+    """Whether the file has what ``entry`` says; False where it cannot be read."""
     try:
-        return range_crc(descriptor, position, entry.length) == entry.crc
+        return range_crc(descriptor, entry.start - segment_start, entry.length) == entry.crc
     except OSError as error:
         if error.errno != errno.EIO:
             raise

@@ -23,6 +23,7 @@ from gantry_protocol.errors import NO_ROOM
 from gantry_protocol.process.files import fsync_directory
 from gantry_protocol.types import Offset
 
+from gantry_broker.log import sums
 from gantry_broker.log.checkpoint import CheckpointFile
 from gantry_broker.log.disk import DiskWriter
 from gantry_broker.log.errors import LogFailedError
@@ -140,6 +141,17 @@ class Writer:
         with self._sums:
             self._unsynced.pop(segment.start, None)
             segment.close_sums()
+
+    def restate(self, segment: Segment, entries: Iterable[RangeSum]) -> None:
+        """Give ranges that have a sum these, durably; only while paused, and seldom: blocks.
+
+        Raises:
+            OSError: the old ones stand.
+        """
+        with self._sums:
+            path = sums.sums_path(segment.path)
+            segment.sums_bytes = sums.restate(path, segment.start, entries)
+            segment.close_sums()  # the file was replaced
 
     def write_start(self, start: Offset) -> None:
         """Make a later start of the log durable, with the newest floor; only while paused."""

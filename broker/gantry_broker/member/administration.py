@@ -21,6 +21,7 @@ from gantry_protocol.remoting.stats import ServerStats
 from gantry_protocol.types import BrokerId
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from gantry_broker.clients.drain import GroupDrain
 from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.clients.routing_metrics import routing_metrics
 from gantry_broker.log.checked import holds
@@ -29,6 +30,7 @@ from gantry_broker.replica import Role
 from gantry_broker.replica.syncset import Member
 from gantry_broker.tier.service import TierService
 
+UNREAD_SHOWN = 100  # consumer groups and topics
 DAMAGE_SHOWN = 8  # ranges named in the status document
 UNREADABLE_SHOWN = 8  # packs of the tier named in the status document
 MASTER_ID = BrokerId(0)  # upstream's role id of a master
@@ -98,8 +100,10 @@ def role_name(group: ReplicationGroup) -> str:
     return "replica" if core.role is Role.FOLLOWING else core.role.value
 
 
-def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
-    """The status document of ``GET /status``."""
+def status(
+    group: ReplicationGroup, router: ClientRouter, drain: GroupDrain | None = None
+) -> dict[str, Any]:
+    """The status document of ``GET /status``; ``drain`` is of this mastership."""
     core, agent, log = group.core, group.agent, group.store.log
     ready, reason = group.ready()
     view = None if core is None else core.view
@@ -143,8 +147,27 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "held": router.held,
         "retention": _retention(group),
         "tier": _tier(group),
+        "drain": None if drain is None else _drain(drain),
         "logDamage": _damage(group),
     }
+
+
+def _drain(drain: GroupDrain) -> dict[str, Any] | None:
+    """What is left of a group that is drained, as its master saw it last."""
+    report = drain.report
+    return (
+        None
+        if report is None
+        else {
+            "done": report.done,
+            "unread": report.unread,
+            "parked": report.parked,
+            "transactions": report.transactions,
+            "waitsFor": report.waits_for,
+            "refusedSends": drain.refused,
+            "consumerGroups": [item._asdict() for item in drain.unread[:UNREAD_SHOWN]],
+        }
+    )
 
 
 def _damage(group: ReplicationGroup) -> dict[str, Any]:
@@ -441,7 +464,7 @@ class BrokerCollector:
         group, router, stats = self._group, self._router, self._remoting
         sends = CounterMetricFamily(
             "gantry_broker_sends",
-            "Appends by outcome: sends, and what the broker writes itself.",
+            "Records by outcome: of sends, and those that the broker writes itself.",
             labels=["outcome"],
         )
         sends.add_metric(["confirmed"], group.writes.confirmed)

@@ -22,7 +22,9 @@ from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_broker.clients.consumers import Claim, Consumers
+from gantry_broker.clients.claim import Claim
+from gantry_broker.clients.consumers import Consumers
+from gantry_broker.clients.mapped.book import QueueBook
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.control.requests import Report, Speaker
@@ -36,6 +38,7 @@ from gantry_broker.member.local_view import LocalView
 from gantry_broker.member.options import GroupOptions, Watcher
 from gantry_broker.member.readiness import Readiness, Standing
 from gantry_broker.member.recovery import recover
+from gantry_broker.member.replica_reads import ReplicaReads
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.member.shell import ReplicaShell
 from gantry_broker.member.tier import GroupTier
@@ -67,6 +70,7 @@ class ReplicationGroup:
         writes: what is written through this member.
         tier: its part in the group's tier.
         view: the group as its clients see it.
+        reads: pulls that are answered here while another member is the master.
     """
 
     def __init__(
@@ -90,22 +94,28 @@ class ReplicationGroup:
             self._caller, self._too_early, self._writable, shared.key, self._give
         )
         self.repairs = Repairs(
-            store.log, self._caller, self._followed, shared.key, self._trimmed_by_the_master
+            store.log,
+            self._caller,
+            self._followed,
+            shared.key,
+            self._trimmed_by_the_master,
+            self._confirmed,
         )
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
         self._silent: tuple[BrokerId, ...] = ()  # whom it did not hear when it was last cut off
-        self._master_seen = ""
         self._readiness = Readiness()
         self._agent: ControlAgent | None = None
         self._consumers: Consumers | None = None
+        self._queues: QueueBook | None = None
         store.tiered = options.tier is not None
         loop = asyncio.get_running_loop()
         store.on_lost = lambda reason: self._derived_lost(loop, reason)
         self.writes = GroupWrites(store, shared.disk_space.met_full)
         self.tier = GroupTier(store, self.writes, self.store_host)
         self.view = LocalView(self, shared.readers)
+        self.reads = ReplicaReads(self, self.view.store)
 
     @classmethod
     async def open(cls, options: GroupOptions, shared: SharedResources) -> "ReplicationGroup":
@@ -151,6 +161,8 @@ class ReplicationGroup:
             self.view, agent.peers, lambda: self.serving, lambda: self.claim
         )
         self._consumers = Consumers(options.cluster, options.group, agent.peers, shared.elsewhere)
+        self._queues = QueueBook(self.view, shared.queue_maps, shared.other_masters, agent.peers)
+        self._store.first_offset = shared.queue_maps.first_offset
         me = await agent.join()
         shell_log = LogFacts(
             log_start=self._store.log.log_start,
@@ -179,7 +191,7 @@ class ReplicationGroup:
         self.tier.start(
             options,
             shell_log,
-            shared.disk_space,
+            shared,
             trimmed=lambda start: self.step(ev.LogTrimmed(start)),
             look_for_master=agent.refresh,
             failed=self._fail,
@@ -198,9 +210,9 @@ class ReplicationGroup:
         if self.core is not None:
             for ended in self.core.stopped():
                 self.writes.ended(ended.fate, ended.writes)
+        self.reads.close()
         self.view.store.end()
-        if self._consumers is not None:
-            self._consumers.end()
+        self._end_books()
         await self.tier.stop()
         await self.repairs.stop()
         self._shared.listener.remove(self._key)
@@ -266,6 +278,11 @@ class ReplicationGroup:
     def serving(self) -> bool:
         """Whether this is the serving master, leaving or not."""
         return self.writes.mastership is not None
+
+    def reading_replicas(self) -> list[BrokerId]:
+        """The replicas that may serve reads, as this master knows them."""
+        master = self.writes.mastership
+        return [] if master is None else master.holders()
 
     @property
     def alone(self) -> str:
@@ -366,6 +383,19 @@ class ReplicationGroup:
         return self._consumers
 
     @property
+    def queues(self) -> QueueBook:
+        """The queue maps of its cluster."""
+        assert self._queues is not None, "nobody is served before start"
+        return self._queues
+
+    def _end_books(self) -> None:
+        """The mastership is over, for what the controllers know of it."""
+        if self._consumers is not None:
+            self._consumers.end()
+        if self._queues is not None:
+            self._queues.end()
+
+    @property
     def known_consumers(self) -> Consumers | None:
         """The same, or None before ``start``."""
         return self._consumers
@@ -376,8 +406,10 @@ class ReplicationGroup:
         """Serve from now on."""
         assert self.shell is not None, "only a core is promoted"
         self.writes.begin(self.shell)
-        if self._consumers is not None and not self.options.clients_elsewhere:
+        if self._consumers is not None:
             self._consumers.began(self.claim)
+        if self._queues is not None:
+            self._queues.began(self.claim)
         self.tier.promoted(epoch)
         self._give_way()
         self.watcher.serving_began()
@@ -398,8 +430,7 @@ class ReplicationGroup:
         self.writes.ended(Fate.DEPOSED, writes)
         self.writes.end()
         self.view.store.end()
-        if self._consumers is not None:
-            self._consumers.end()
+        self._end_books()
         self.watcher.serving_ends()
         self._changed()
 
@@ -429,6 +460,8 @@ class ReplicationGroup:
     def ticked(self) -> None:
         """Follow the clock, and read topics that could not be compared before."""
         self.writes.ticked()
+        self.reads.look()
+        self.watcher.ticked()
         if self.writes.topics_due:
             self._catch_up_topics()
 
@@ -488,8 +521,10 @@ class ReplicationGroup:
         store.begin_behind(found[-1])
 
     def _give(self, ask: RangeAsk) -> Range:
-        core = self.core
-        return give(self._store.log, ask, Offset(0) if core is None else core.log.confirm)
+        return give(self._store.log, ask, self._confirmed())
+
+    def _confirmed(self) -> Offset:
+        return Offset(0) if self.core is None else self.core.log.confirm
 
     # ---- inside
 
@@ -512,6 +547,7 @@ class ReplicationGroup:
             tier=self.tier.report(),
             disk_stuck=self.tier.disk_stuck or self._room_reason,
             log_damage=self.repairs.told(),
+            drain=self.watcher.drain_report(),
         )
 
     def _learned(self, view: ControllerView) -> None:
@@ -522,6 +558,7 @@ class ReplicationGroup:
         self._catch_up_topics()
         if self._consumers is not None:
             self._consumers.catch_up(self._agent.known.subscriptions_version)
+        self.watcher.drain_learned()
         if (self.epoch, self.master_address) != before:
             self._changed()
 

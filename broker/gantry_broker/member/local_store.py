@@ -45,7 +45,7 @@ from gantry_broker.store.tables.offsets import ConsumerOffsets
 from gantry_broker.store.tables.topics import TopicTable
 from gantry_broker.tier.core.locate import Queue
 from gantry_broker.tier.core.reading import Local
-from gantry_broker.tier.waits import TierReads, TierWaits
+from gantry_broker.tier.waits import TierReads, TierWaits, first_offset
 
 _TRIES = 3  # of a read that finds something else missing each time
 Append = Callable[[Records, Appended], None]
@@ -151,7 +151,7 @@ class LocalStore:
 
     def _bounds(self, wanted: QueueRead) -> tuple[int, int]:
         key = (wanted.topic, wanted.queue_id)
-        return self.messages.min_offset(*key), self.messages.max_offset(*key)
+        return first_offset(self.messages, self._tier(), key), self.messages.max_offset(*key)
 
     def _read(self, wanted: QueueRead, held: Held) -> GetResult:
         store = self.messages
@@ -197,7 +197,7 @@ class LocalStore:
     def _offsets(self, question: QueueQuestion) -> QueueOffsets:
         store, key = self.messages, (question.topic, question.queue_id)
         store.check_known()
-        low, high = store.min_offset(*key), store.max_offset(*key)
+        low, high = first_offset(store, self._tier(), key), store.max_offset(*key)
         return QueueOffsets(
             min_offset=low,
             max_offset=high,

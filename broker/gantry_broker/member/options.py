@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 
+from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_broker.tier.options import TierOptions
@@ -21,7 +22,6 @@ class GroupOptions(NamedTuple):
         priority: see ``Speaker``.
         tier: where the group's tier is; None without one.
         kept: how much of the log is kept where there is no tier.
-        clients_elsewhere: a broker in another process serves clients from this store.
     """
 
     cluster: str
@@ -37,7 +37,6 @@ class GroupOptions(NamedTuple):
     priority: int = LOWEST_ELECTION_PRIORITY
     tier: TierOptions | None = None
     kept: RetentionBounds = RetentionBounds()
-    clients_elsewhere: bool = False
 
 
 class Watcher:
@@ -55,11 +54,21 @@ class Watcher:
         ``role_changed`` follows when it goes on.
         """
 
+    def drain_learned(self) -> None:
+        """The controllers may have said something new of the group's drain."""
+
+    def drain_report(self) -> DrainReport | None:
+        """The master's word on the group's drain; None where there is none."""
+        return None
+
     def clients_move(self) -> None:
         """It is not any more, and whoever waits for an answer is about to be told so."""
 
     def serving_will_end(self) -> None:
         """Soon it is not any more, unless nobody takes over; what is in memory goes to the log."""
+
+    def ticked(self) -> None:
+        """Time has passed."""
 
     def serving_ends(self) -> None:
         """It is not any more; the store is still as it was."""

@@ -1,7 +1,8 @@
 """Resources that the groups of one process share, so that 300 cost little more than one.
 
 One line to the controllers, one port for replicas, one thread for each disk, one clock, a few
-threads for small files. A group finds everything that is not its own here; nothing is global.
+threads for small files, one client of the tier's store. A group finds everything that is not its
+own here; nothing is global.
 """
 
 import asyncio
@@ -10,12 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 
 from gantry_broker.clients.elsewhere import Elsewhere
+from gantry_broker.clients.mapped.maps import ClusterMaps
+from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks
 from gantry_broker.member import cold_reads
 from gantry_broker.member.ticker import Ticker
 from gantry_broker.retention.disk_space import DiskSpace
+from gantry_broker.tier.options import TierOptions
+from gantry_broker.tier.shared import SharedTier
 
 SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
 
@@ -30,6 +35,9 @@ class SharedResources:
 
     Attributes:
         elsewhere: whom masters of other processes hear.
+        queue_maps: of the cluster.
+        other_masters: of its groups.
+        tier: of all groups; None before the first one that has a tier has begun.
         ha_port: of the listener; 0 before ``start``.
     """
 
@@ -37,6 +45,8 @@ class SharedResources:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
         self.elsewhere = Elsewhere(line.cluster, line.peers)
+        self.queue_maps = ClusterMaps(line.cluster, line.peers)
+        self.other_masters = OtherMasters(self.queue_maps)
         self.disk_space = disk_space
         self.key = key
         self.listener = ReplicaListener(key)
@@ -44,6 +54,7 @@ class SharedResources:
         self.ticker = Ticker()
         self.savers = ThreadPoolExecutor(SAVERS, thread_name_prefix="lineage")
         self.readers = ThreadPoolExecutor(cold_reads.THREADS, thread_name_prefix="cold-read")
+        self.tier: SharedTier | None = None
         self.ha_port = 0
 
     async def start(self, host: str, ha_port: int) -> None:
@@ -56,10 +67,19 @@ class SharedResources:
         self.line.start()
         self.disk_space.start()
 
+    def tier_of(self, options: TierOptions) -> SharedTier:
+        """The part of its tier that a group shares; options of all differ in places only."""
+        if self.tier is None:
+            self.tier = SharedTier(options)
+        return self.tier
+
     async def stop(self) -> None:
         """End everything; the groups have stopped."""
+        if self.tier is not None:
+            await self.tier.close()
         self.disk_space.stop()
         await self.listener.stop()
+        await self.other_masters.stop()
         await self.line.stop()
         await asyncio.to_thread(self._end_threads)
 

@@ -9,7 +9,8 @@ flush request, then replicas that are behind (``ha/feeding.py``).
 A master's clients wait for what is confirmed, so it is dispatched at once. On a replica nobody
 does: there it is dispatched behind the flush request and the acknowledgement, which others wait
 for, and in larger pieces: when ``DISPATCH_BYTES`` are due, at each tick, and before the role or the
-log changes.
+log changes. Where replicas serve reads, somebody does: then the master tells them of confirm at
+once, and they dispatch in the same turn.
 
 Nothing is decided here. What it refuses: to go on after the disk failed, or after the core asked
 for something the store refuses; such an error is handed to ``failed`` and ends the process.
@@ -107,7 +108,6 @@ class ReplicaShell:
         """Nothing happens before ``start``."""
         self.core = core
         self.links: ReplicationLinks | None = None
-        self.saves = 0
         self.cut_offs = 0
         self.disk_silences = 0
         self.reliefs = 0  # masterships to be given away for want of room
@@ -405,12 +405,16 @@ class ReplicaShell:
             # What cannot be read here is on the disks of the set: not lost, and not acknowledged.
             is_damaged = self._store.in_the_way and self._store.dispatched < moved.confirm
             self._answer(Fate.LATE if is_damaged else moved.fate, moved.writes)
+            if self._store.topics.has_readers:
+                for effect in self.core.confirm_news():
+                    self._carry_out(effect)
         elif self._is_dispatch_due:
             self._next_turn()
 
     @property
     def _is_dispatch_due(self) -> bool:
-        return self._confirmed - self._store.dispatched >= DISPATCH_BYTES
+        due_bytes = self._confirmed - self._store.dispatched
+        return due_bytes >= (1 if self._store.topics.has_readers else DISPATCH_BYTES)
 
     def _dispatch(self) -> None:
         """Make visible what is confirmed and not dispatched yet.
@@ -442,7 +446,6 @@ class ReplicaShell:
         """In their order, and nobody waits for them."""
         if self._ended or token < self._newest_state:
             return
-        self.saves += 1
         self._newest_state = token
         saving = self._saver.submit(partial(lineage_file.save, self._directory, state))
         future = asyncio.wrap_future(saving, loop=self._loop)

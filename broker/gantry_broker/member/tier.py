@@ -20,11 +20,11 @@ from gantry_protocol.types import Epoch, Offset
 from gantry_broker.log.store_time import store_time_at
 from gantry_broker.member.options import GroupOptions
 from gantry_broker.member.pins import oldest_parked, transaction_pins
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.member.writes import GroupWrites
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import LogFacts
 from gantry_broker.retention.core.pins import Pins, pins
-from gantry_broker.retention.disk_space import DiskSpace
 from gantry_broker.retention.log_retention import LogRetention
 from gantry_broker.store.contract import Appended, Refusal
 from gantry_broker.tier.boots import next_boot
@@ -72,7 +72,7 @@ class GroupTier:
         self,
         options: GroupOptions,
         facts: LogFacts,
-        disk: DiskSpace,
+        shared: SharedResources,
         *,
         trimmed: Callable[[Offset], None],
         look_for_master: Callable[[], None],
@@ -83,19 +83,20 @@ class GroupTier:
         Args:
             options: of the group.
             facts: of its log, as its core knows it.
-            disk: where the log is.
+            shared: with the other groups of the process.
             trimmed: told where the log begins from now on.
             look_for_master: asks the controllers who the master is.
             failed: called with an error that ends the process.
         """
         self._facts, self._trimmed, self._look_for_master = facts, trimmed, look_for_master
         if options.tier is None:
-            self.retention = LogRetention(self, options.kept, disk, failed)
+            self.retention = LogRetention(self, options.kept, shared.disk_space, failed)
             self.retention.start()
             return
         self._boots = next_boot(options.directory)
         service = TierService(
             options.tier,
+            shared.tier_of(options.tier),
             self,
             self,
             group=options.group,

@@ -36,7 +36,7 @@ from gantry_protocol.process import log
 from gantry_protocol.remoting.asking import Asker, Outcome
 from msgspec.structs import replace
 
-from gantry_broker.clients.consumers import Claim
+from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.view import Created
 from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal, SendOutcome, Store
 from gantry_broker.store.tables.topics import TopicChange, change_record

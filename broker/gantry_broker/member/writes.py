@@ -83,8 +83,8 @@ class GroupWrites:
         steady: ms by a clock that is never set.
 
     Attributes:
-        confirmed: writes that were answered 0, ever.
-        unconfirmed: writes that were answered 12, ever.
+        confirmed: records whose writes were answered 0, ever.
+        unconfirmed: records whose writes were answered 12, ever.
         leaving: it has been asked to leave.
         topics: changes topics with the controllers; None before the member has started.
         clock: tells store times.
@@ -220,11 +220,11 @@ class GroupWrites:
     def ended(self, fate: Fate, writes: Sequence[Any]) -> None:
         """Answer writes whose fate the core has decided."""
         if fate is Fate.CONFIRMED:
-            self.confirmed += len(writes)
             for stored, done in writes:
+                self.confirmed += len(stored)
                 done(SendOutcome(_CONFIRMED, None, stored))
             return
-        self.unconfirmed += len(writes)
+        self.unconfirmed += sum(len(stored) for stored, _ in writes)
         remark, with_places = _UNCONFIRMED[fate]
         for stored, done in writes:
             places = stored if with_places else []

@@ -24,7 +24,6 @@ from gantry_protocol.errors import BodyError, CorruptionError, RecordError
 from gantry_protocol.records import SCHEDULE_TOPIC, RecordPeek, RecordRun, entry_code
 from gantry_protocol.records.layout import (
     TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
 from gantry_protocol.types import Offset
@@ -49,7 +48,6 @@ from gantry_broker.store.tables.topics import TopicTable, is_topic_name
 BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
 
 _STEP_BYTES = 192 * 1024  # stays in the processor's cache from the read to the last look
-_NO_ENTRY = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 RECORDS_MAX = 1024  # of one run; a longer one is dispatched in pieces, from the log
 BYTES_MAX = 4 * 1024 * 1024  # of all that wait, about
 _RECORD_BYTES = 100  # of one beside its properties: a position and a size
@@ -317,7 +315,7 @@ class Dispatcher:
                     touched[key] = None
                     queue_topic, queue_id, is_system = topic, to_queue, key[0] in SYSTEM_TOPICS
                 step = flag & TRANSACTION_MASK
-                if step not in _NO_ENTRY:
+                if step not in rows.NO_ENTRY:
                     if queue is None:
                         queue = self.queues.changing(key, number)
                     if queue.max_offset != number:

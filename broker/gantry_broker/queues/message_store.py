@@ -12,24 +12,17 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
-from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.errors import CorruptionError
 from gantry_protocol.process import log as logs
 from gantry_protocol.process.files import make_directory
-from gantry_protocol.records import (
-    BLANK_HEADER_BYTES,
-    MAX_RECORD_BYTES,
-    MessageRecord,
-    RecordPeek,
-    RecordRun,
-)
+from gantry_protocol.records import MAX_RECORD_BYTES, MessageRecord, RecordPeek, RecordRun
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
 from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
-from gantry_broker.log.units import parse_unit, unit_size
-from gantry_broker.queues import derived, lookups, reads
+from gantry_broker.queues import continuity, derived, lookups, reads
 from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
@@ -71,6 +64,7 @@ class MessageStore:
         self.lost = ""
         self.on_lost: Callable[[str], None] = lambda _: None
         self._directory = directory
+        self.first_offset: Callable[[str, int], int] = lambda topic, queue_id: 0
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._found_end = _ZERO  # of the log that this master began with
         self._put_timestamp = 0
@@ -126,7 +120,9 @@ class MessageStore:
         try:
             for _ in store._dispatcher.catch_up_with_trim():
                 pass
-            store._replay(max(log.confirm_floor, floor))
+            floor = max(log.confirm_floor, floor)
+            store._prove(floor)
+            store._replay(floor)
         except BaseException:
             log.close()
             kv.close()
@@ -464,13 +460,7 @@ class MessageStore:
             self.check_known()
         if not self.log.log_start <= offset < self.dispatched:
             return None
-        try:
-            size = unit_size(self.log.read(Offset(offset), BLANK_HEADER_BYTES), 0)
-            data = self.log.read(Offset(offset), min(size, MAX_RECORD_BYTES))
-            unit = parse_unit(data, 0, offset)
-        except RecordError:
-            return None
-        return None if unit.is_blank else data[: unit.size]
+        return reads.record_at(self.log, Offset(offset))
 
     def find(self, wanted: KeyRead) -> GetResult:
         """Confirmed records with a key; see ``lookups.find``."""
@@ -528,7 +518,7 @@ class MessageStore:
         if number is not None:
             return number
         queue = self._queues.get(key)
-        return 0 if queue is None else queue.max_offset
+        return self.first_offset(*key) if queue is None else queue.max_offset
 
     def _foresee(self, data: bytes, record: RecordPeek) -> None:
         assert self._next is not None
@@ -544,7 +534,7 @@ class MessageStore:
         elif record.topic == STATE_TOPIC:
             body = data[record.body_start : record.body_start + record.body_size]
             piece = decode_piece(body)
-            self.offsets.foresee(piece.offsets)
+            self.offsets.foresee(piece.offsets, again=True)
             self._next.update({row[:2]: row[3] for row in piece.queues})
 
     def _forget_dispatched(self, touched: Collection[QueueKey]) -> None:
@@ -554,6 +544,15 @@ class MessageStore:
             queue = self._queues.get(key)
             if queue is not None and self._next.get(key) == queue.max_offset:
                 del self._next[key]
+
+    def _prove(self, upto: Offset) -> None:
+        """Doubt what has no sums of its own any more, before anything is derived from it."""
+        mending = self.log.mending
+        if mending.unproved:
+            self._replay(min(upto, Offset(mending.unproved[0].start)))
+            reason = continuity.find_break(self._dispatcher, is_whole=self.is_whole)
+            if reason:
+                mending.doubt(reason)
 
     def _replay(self, upto: Offset) -> None:
         """Dispatch at the start what the rows lack, and say now and then how far it is."""

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import TypeAlias
 
-from gantry_protocol.errors import CorruptionError
+from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_FLAG_OFFSET
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError
+from gantry_broker.log.units import parse_unit, unit_size
 from gantry_broker.queues.consume_queue import ConsumeQueue
 from gantry_broker.queues.rows import ENTRY, ENTRY_BYTES
 from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
@@ -271,3 +273,14 @@ def _lost(queue: ConsumeQueue, offset: int) -> CorruptionError:
 def _misfit(queue: ConsumeQueue, offset: int) -> str:
     topic, queue_id = queue.key
     return f"entry {offset} of queue {queue_id} of {topic} does not fit the commit log"
+
+
+def record_at(log: CommitLog, offset: Offset) -> bytes | None:
+    """The record at a log offset; None when none begins there."""
+    try:
+        size = unit_size(log.read(offset, BLANK_HEADER_BYTES), 0)
+        data = log.read(offset, min(size, MAX_RECORD_BYTES))
+        unit = parse_unit(data, 0, offset)
+    except RecordError:
+        return None
+    return None if unit.is_blank else data[: unit.size]

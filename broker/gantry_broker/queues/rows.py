@@ -19,6 +19,7 @@ import struct
 
 import msgspec
 from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.records.layout import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from gantry_protocol.types import Offset
 
 from gantry_broker.store.contract import QueueKey
@@ -34,6 +35,7 @@ EVERYTHING = (b"\0", b"\xff")
 
 ENTRY = struct.Struct(">qiq")  # log offset, record size, tags code: RocketMQ's
 ENTRY_BYTES = ENTRY.size
+NO_ENTRY = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # steps whose records are in no queue
 RUN_ENTRIES = 1024  # at most in one row, so that a reader of few entries does not copy many
 
 _QUEUE = struct.Struct(">qqq")

@@ -1,5 +1,5 @@
-"""The storage boundary between two processes (RIP-19): a broker, and the store that it works on.
+"""The storage boundary between two processes (RIP-19): a front, and the store that it serves from.
 
-``messages`` and ``link`` are what goes between them, ``connecting``, ``store`` and ``view`` the
-broker's side, ``serving``, ``session`` and ``topic_ends`` the store's.
+``messages`` and ``link`` are what goes between them, ``connecting`` and ``store`` the front's side,
+``serving`` and ``session`` the store's.
 """

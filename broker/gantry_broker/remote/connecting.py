@@ -1,13 +1,13 @@
-"""``StoreConnection``: a broker's way to the storage process that is the master of its group.
+"""``StoreConnection``: a front's way to the storage process that is the master of its group.
 
-It asks the addresses it was given, one after the other, until one of them serves, and begins again
-when that ends. Rules protected: it never goes back to a master of an older epoch than it was served
-by; nobody is served before the tables are whole; and a store that says nothing for ``SILENCE_S`` is
-left, so that its requests are answered "unknown" and a master that was put to sleep is not waited
-for.
+It connects to the master that is known, and again when that ends or another one is known. Rules
+protected: it never goes back to a master of an older epoch than it was served by; nobody is served
+before the tables are whole; and a store that says nothing for ``SILENCE_S`` is left, so that a
+master that was put to sleep is not waited for.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -16,9 +16,8 @@ from gantry_protocol.process import log
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
-from gantry_protocol.types import BrokerId, Epoch
+from gantry_protocol.types import Epoch
 
-from gantry_broker.clients.consumers import Claim
 from gantry_broker.ha.wire import Frame
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.link import BEAT_S, StoreLink
@@ -26,7 +25,8 @@ from gantry_broker.remote.store import RemoteStore
 
 CONNECT_TIMEOUT_S = 0.5
 OPEN_WITHIN_S = 5.0  # the tables of a large group
-RETRY_S = 0.1  # between two rounds over the addresses
+RETRY_S = 0.1  # before a store that is not there is asked again
+RETRY_MAX_S = 5.0  # twice as long after each time, until there is news of the master
 
 _log = log.get("store")
 
@@ -34,7 +34,7 @@ _log = log.get("store")
 class Served(Protocol):
     """An observer of the store."""
 
-    def store_opened(self, store: RemoteStore, claim: Claim) -> None:
+    def store_opened(self, store: RemoteStore, epoch: Epoch) -> None:
         """Its tables are whole; serve from it."""
 
     def state_told(self, state: wire.State) -> None:
@@ -43,12 +43,15 @@ class Served(Protocol):
     def store_lost(self) -> None:
         """It is gone; what waits for it is answered when this returns."""
 
+    def beat(self) -> wire.Ping:
+        """The word that it is given every ``BEAT_S``."""
+
 
 class StoreConnection:
     """See the module.
 
     Args:
-        addresses: host:port of every storage process of the group.
+        address_of_master: host:port of the store of the master that is known; empty for none.
         cluster: of the group.
         group: its name.
         served: is told.
@@ -56,17 +59,16 @@ class StoreConnection:
 
     Attributes:
         store: the store that is served from; None while there is none.
-        claim: by what it is the master.
+        store_host: where clients reach it, which is also in the ids of its messages.
         address: of it.
         reason: why there is none; empty while there is one.
         opened: how often a store was found.
         refused: how often a storage process refused.
-        unknown: appends of stores that are gone, which nobody knows the outcome of.
     """
 
     def __init__(
         self,
-        addresses: list[str],
+        address_of_master: Callable[[], str],
         cluster: str,
         group: str,
         served: Served,
@@ -76,13 +78,15 @@ class StoreConnection:
         self._key = key
         self._said = ""  # why a store is not spoken to, as the log has it
         self.store: RemoteStore | None = None
-        self.claim: Claim | None = None
+        self._epoch = Epoch(0)  # of the master of the store
+        self.store_host = ("", 0)
         self.address = ""
-        self.reason = "no storage process was asked yet"
+        self.reason = "no master is known yet"
         self.opened = 0
         self.refused = 0
-        self.unknown = 0
-        self._addresses = addresses
+        self._overloads = 0  # at stores that are gone
+        self._address_of_master = address_of_master
+        self._news = asyncio.Event()
         self._hello = wire.Hello(cluster, group, Epoch(0), "")
         self._served = served
         self._opening: RemoteStore | None = None
@@ -91,8 +95,13 @@ class StoreConnection:
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def overloads(self) -> int:
+        """Requests that were refused since too much was under way, ever."""
+        return self._overloads + (0 if self.store is None else self.store.refused)
+
     def start(self, own_address: str) -> None:
-        """Begin to look for the master; clients reach this broker at ``own_address``."""
+        """Begin to look for the master; clients reach this front at ``own_address``."""
         self._hello = wire.Hello(self._hello.cluster, self._hello.group, Epoch(0), own_address)
         self._task = keep(self._run(), "store")
 
@@ -102,18 +111,31 @@ class StoreConnection:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._link is not None:
-            self._link.close("this broker ends")
+            self._link.close("this front ends")
+
+    def master_changed(self) -> None:
+        """There is news of the master: leave another one, and wait no longer."""
+        if self._link is not None and self.address != self._address_of_master():
+            self._link.close("there is another master")
+        self._news.set()
 
     async def _run(self) -> None:
+        wait_s = RETRY_S
         while True:
-            for address in self._addresses:
+            self._news.clear()
+            opened, address = self.opened, self._address_of_master()
+            if address:
                 await self._try(address)
-            await asyncio.sleep(RETRY_S)
+            wait_s = RETRY_S if self.opened > opened else min(2 * wait_s, RETRY_MAX_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news.wait()
+                    wait_s = RETRY_S
 
     async def _try(self, address: str) -> None:
         """Be served from one address for as long as it serves."""
         self._ended, self._ready = asyncio.Event(), asyncio.Event()
-        self._opening, self.claim = None, None
+        self._opening = None
         link = StoreLink(
             opened=self._greet, received=self._received, lost=self._lost, holds_back=False
         )
@@ -123,7 +145,7 @@ class StoreConnection:
                 lambda: link, address, CONNECT_TIMEOUT_S, key=self._key, purpose=Purpose.STORE
             )
         except (ConnectError, ConfigError) as error:
-            self.reason = f"{address}: {error}"
+            self.reason = str(error)
             if isinstance(error, KeyRefused | ConfigError) and self._said != str(error):
                 self._said = str(error)
                 _log.error("store cannot be spoken to", address=address, reason=error)
@@ -139,7 +161,7 @@ class StoreConnection:
                     await self._ended.wait()
             if link.is_silent():
                 link.close("the store is silent")
-            link.send(wire.encode(wire.Ping()))
+            link.send(wire.encode(self._served.beat()))
 
     def _greet(self, link: StoreLink) -> None:
         link.send(wire.encode(self._hello))
@@ -168,19 +190,22 @@ class StoreConnection:
             raise WireError(
                 f"A master of epoch {message.epoch} came after one of {self._hello.newest_epoch}."
             )
-        self.claim = Claim(BrokerId(message.broker_id), message.epoch, message.incarnation)
-        self._opening = RemoteStore(lambda request: link.send(wire.encode(request)))
+        self._epoch = message.epoch
+        self.store_host = (message.host, message.port)
+        self._opening = RemoteStore(
+            lambda request: link.send(wire.encode(request)),
+            lambda make: link.send_later(lambda: wire.encode(make())),
+        )
 
     def _open(self, store: RemoteStore) -> None:
-        assert self.claim is not None, "a State comes after Welcome"
         self._hello = wire.Hello(
-            self._hello.cluster, self._hello.group, self.claim.epoch, self._hello.address
+            self._hello.cluster, self._hello.group, self._epoch, self._hello.address
         )
         self.store, self._opening, self.reason = store, None, ""
         self.opened += 1
         self._ready.set()
-        _log.info("store opened", address=self.address, epoch=self.claim.epoch)
-        self._served.store_opened(store, self.claim)
+        _log.info("store opened", address=self.address, epoch=self._epoch)
+        self._served.store_opened(store, self._epoch)
 
     def _lost(self, link: StoreLink, reason: str) -> None:
         if link is not self._link:
@@ -191,6 +216,6 @@ class StoreConnection:
             _log.warning("store lost", address=self.address, reason=reason)
             self._served.store_lost()
             store.lost()
-            self.unknown += store.unknown
+            self._overloads += store.refused
         self._ended.set()
         self._ready.set()

@@ -1,9 +1,10 @@
-"""One connection between a broker and its storage process: frames in, frames out, silence noticed.
+"""One connection between a front and a storage process: frames in, frames out, silence noticed.
 
-Frames of one loop turn leave in one write. A link that ``holds_back`` reads nothing while the other
-side does not take what it is sent, so what waits for a slow broker is bounded by one turn's answers
+Frames of one loop turn leave in one write; a frame may be made when that happens, of what came
+together in the turn. A link that ``holds_back`` reads nothing while the other
+side does not take what it is sent, so what waits for a slow front is bounded by one turn's answers
 and the transport's high-water mark. Only one side may do so, or both would wait for each other; a
-broker bounds what it sends by what is under way (``RemoteStore``).
+front bounds what it sends by what is under way (``RemoteStore``).
 
 A malformed frame ends the link. It has no task and no timer of its own.
 """
@@ -55,12 +56,19 @@ class StoreLink(asyncio.Protocol):
         self._holds_back = holds_back
         self._loop = asyncio.get_running_loop()
         self._frames = Frames()
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | Callable[[], bytes]] = []
         self._transport: asyncio.Transport | None = None
         self._ended = False
 
     def send(self, frame: bytes) -> None:
         """Send with the other frames of this turn; nothing happens on a link that is not there."""
+        self._leave(frame)
+
+    def send_later(self, make: Callable[[], bytes]) -> None:
+        """The same of the frame that ``make`` gives when the turn ends; it may not be asked."""
+        self._leave(make)
+
+    def _leave(self, frame: bytes | Callable[[], bytes]) -> None:
         if self._transport is None or self._ended:
             return
         if not self._waiting:
@@ -84,7 +92,8 @@ class StoreLink(asyncio.Protocol):
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         if waiting and self._transport is not None and not self._ended:
-            self._transport.write(b"".join(waiting))
+            frames = [frame if isinstance(frame, bytes) else frame() for frame in waiting]
+            self._transport.write(b"".join(frames))
 
     # What the event loop calls.
 

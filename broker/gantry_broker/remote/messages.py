@@ -1,7 +1,7 @@
-"""Messages between a broker and the storage process behind it, and their bytes.
+"""Messages between a front and the storage process that it serves from, and their bytes.
 
 Each message is one frame of the replication links (``ha.wire``: version, size bound, checksum)
-whose payload is msgpack. The broker speaks first, with ``Hello``; the storage process answers with
+whose payload is msgpack. The front speaks first, with ``Hello``; the storage process answers with
 ``Welcome`` and the tables in pieces, or with ``Farewell``. From then on requests carry a number,
 and each is answered once under it; what is told without being asked stands between the answers in
 the order in which it became true.
@@ -19,85 +19,98 @@ from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.ha.wire import MAX_PAYLOAD_BYTES, Frame, framed
-from gantry_broker.store.contract import (
-    GetResult,
-    KeyRead,
-    QueueKey,
-    QueueOffsets,
-    QueueQuestion,
-    QueueRead,
-    Refusal,
-    StoredAt,
-)
+from gantry_broker.store.contract import GetResult, QueueKey, QueueRead, Refusal, StoredAt
 from gantry_broker.store.tables.offsets import OffsetRow
 
-KIND = 16  # of the frame; replicas use the small ones
+KIND = 17  # of the frame; replicas use the small ones, and 16 was of brokers without a disk
 ROWS_MAX = 500  # in one piece of the tables: about 40 KB
-QUEUES_MAX = 2_000  # in one question, or told of at once: 600 KB with the longest names
-PIECE_BYTES = 2 * 1024 * 1024  # of records in one ``AppendRecords``, beyond the first
+QUEUES_MAX = 2_000  # told of at once: 600 KB with the longest names
 
 
-class Hello(msgspec.Struct, tag=1, frozen=True):
+class Hello(msgspec.Struct, tag=1, frozen=True, array_like=True):
     """The introduction of a caller.
 
     Attributes:
         newest_epoch: of a master that the caller was served by; an older one is refused.
         address: where clients reach the caller.
+        reads: it asks a replica for what that has, and for nothing else. A broker of an older
+            version takes it for a caller that looks for the master.
     """
 
     cluster: str
     group: str
     newest_epoch: Epoch
     address: str
+    reads: bool = False
 
 
-class Welcome(msgspec.Struct, tag=2, frozen=True):
-    """By what the storage process is the master; the tables follow, then a ``State``."""
+class Welcome(msgspec.Struct, tag=2, frozen=True, array_like=True):
+    """The epoch in which it is the master; the tables follow, then a ``State``.
+
+    Attributes:
+        host: where clients reach it, which is also in the ids of its messages.
+        port: the same.
+    """
 
     epoch: Epoch
-    broker_id: int
-    incarnation: str
+    host: str
+    port: int
 
 
-class Rows(msgspec.Struct, tag=3, frozen=True):
-    """A piece of the tables."""
+class Rows(msgspec.Struct, tag=3, frozen=True, array_like=True):
+    """A piece of the tables: topics, and resets that are due.
+
+    Attributes:
+        resets: as offsets under the names that stand for them (``store.tables.resets``).
+    """
 
     topics_version: int
     topics: list[TopicConfig] = []
-    committed: list[OffsetRow] = []
+    resets: list[OffsetRow] = []
 
 
-class State(msgspec.Struct, tag=4, frozen=True):
+class State(msgspec.Struct, tag=4, frozen=True, array_like=True):
     """The acceptance of writes, and the versions that the controllers named last.
 
     Attributes:
         refusal: why not; None when they are.
-        disk_is_full: messages are to be refused for want of room; what keeps the group alive (its
-            offsets, topics, timers) is taken.
+        is_offered: a front may serve sends and pulls by itself. All are the master's where it
+            must look at each: tenants have quotas, or the disk has no room.
     """
 
     refusal: Refusal | None
     subscriptions_version: int
-    disk_is_full: bool = False
+    is_offered: bool = True
 
 
-class Farewell(msgspec.Struct, tag=5, frozen=True):
+class Farewell(msgspec.Struct, tag=5, frozen=True, array_like=True):
     """The link ends; why, for people."""
 
     reason: str
 
 
-class Ping(msgspec.Struct, tag=6, frozen=True):
-    """The caller is alive; answered with a ``State``."""
+class Ping(msgspec.Struct, tag=6, frozen=True, array_like=True):
+    """The caller is alive; answered with a ``State``.
+
+    Attributes:
+        put: messages that clients sent through it since the last one, by topic.
+        got: that consumers were given by it, by ``topic@group``.
+        pulled: the offsets up to which they were.
+    """
+
+    put: dict[str, int] = {}
+    got: dict[str, int] = {}
+    pulled: list[OffsetRow] = []
 
 
-class Confirmed(msgspec.Struct, tag=7, frozen=True):
+class Confirmed(msgspec.Struct, tag=7, frozen=True, array_like=True):
     """Confirm has risen.
 
     Attributes:
         offset: to where.
         queues: that got records.
-        changes: topic and body of the records of state among them, in the order of the log.
+        changes: topic and body of the records of state among them, in the order of the log; those
+            of offsets have only the rows of resets.
     """
 
     offset: Offset
@@ -105,39 +118,42 @@ class Confirmed(msgspec.Struct, tag=7, frozen=True):
     changes: list[tuple[str, bytes]] = []
 
 
-class AppendRecords(msgspec.Struct, tag=8, frozen=True):
-    """Store and replicate; a large batch comes in pieces, one directly after the other.
+class AppendRecords(msgspec.Struct, tag=8, frozen=True, array_like=True):
+    """Store and replicate the records of some sends, in their order.
 
     Attributes:
-        more: further records of the same append follow; nothing is stored before the last piece.
-        topics_version: the topics as the broker knows them; None from one that does not say so.
+        number: of the first; the others follow.
     """
 
     number: int
     records: list[MessageRecord]
-    more: bool = False
-    topics_version: int | None = None
 
 
-class Appended(msgspec.Struct, tag=9, frozen=True):
-    """The outcome of an ``AppendRecords``."""
+class Appended(msgspec.Struct, tag=9, frozen=True, array_like=True):
+    """The outcome of some sends that came together, the same for all.
+
+    Attributes:
+        number: of the first; the others follow.
+        count: how many.
+        stored: where their records are, one for each; empty when they were not stored, or nobody
+            knows.
+    """
 
     number: int
+    count: int
     code: ResponseCode
     remark: str | None
     stored: list[StoredAt]
 
 
-class Read(msgspec.Struct, tag=10, frozen=True):
-    """Read a queue, what has a key, or the record at a log offset: one of the three."""
+class Read(msgspec.Struct, tag=10, frozen=True, array_like=True):
+    """Read records of a queue."""
 
     number: int
-    queue: QueueRead | None = None
-    key: KeyRead | None = None
-    offset: Offset | None = None
+    queue: QueueRead
 
 
-class WasRead(msgspec.Struct, tag=11, frozen=True):
+class WasRead(msgspec.Struct, tag=11, frozen=True, array_like=True):
     """The answer to a ``Read``: one of the two."""
 
     number: int
@@ -145,80 +161,17 @@ class WasRead(msgspec.Struct, tag=11, frozen=True):
     refusal: Refusal | None
 
 
-class Ask(msgspec.Struct, tag=12, frozen=True):
-    """Questions about queues."""
-
-    number: int
-    questions: list[QueueQuestion]
-
-
-class Learned(msgspec.Struct, tag=13, frozen=True):
-    """The answer to an ``Ask``: one of the two."""
-
-    number: int
-    answers: list[QueueOffsets] | None
-    refusal: Refusal | None
-
-
-class Trim(msgspec.Struct, tag=14, frozen=True):
-    """Nothing below a log offset is needed any more."""
-
-    number: int
-    below: Offset
-
-
-class Done(msgspec.Struct, tag=15, frozen=True):
-    """The answer to a ``Trim`` or a ``ChangeTopic``; no refusal means that it is done."""
-
-    number: int
-    refusal: Refusal | None
-
-
-class ChangeTopic(msgspec.Struct, tag=16, frozen=True):
-    """Create or change a topic, or delete one: by the controllers, then in the log.
-
-    Attributes:
-        topic: what to create; None deletes.
-    """
-
-    number: int
-    name: str
-    topic: TopicConfig | None
-    if_absent: bool
-
-
-class Question(msgspec.Struct, tag=17, frozen=True):
-    """Something for the controllers, who know the storage process."""
-
-    number: int
-    code: int
-    ext: dict[str, str] | None
-    body: bytes
-
-
-class Reply(msgspec.Struct, tag=18, frozen=True):
-    """The controllers' answer; without a code nobody knows, and the remark says why."""
-
-    number: int
-    code: int | None
-    remark: str | None
-    ext: dict[str, str] | None = None
-    body: bytes = b""
-
-
-FromBroker = Hello | Ping | AppendRecords | Read | Ask | Trim | ChangeTopic | Question
-FromStore = (
-    Welcome | Rows | State | Farewell | Confirmed | Appended | WasRead | Learned | Done | Reply
-)
+FromFront = Hello | Ping | AppendRecords | Read
+FromStore = Welcome | Rows | State | Farewell | Confirmed | Appended | WasRead
 
 MessageT = TypeVar("MessageT")
 
 _encoder = msgspec.msgpack.Encoder()
-_from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(FromBroker)
+_from_front: msgspec.msgpack.Decoder[FromFront] = msgspec.msgpack.Decoder(FromFront)
 _from_store: msgspec.msgpack.Decoder[FromStore] = msgspec.msgpack.Decoder(FromStore)
 
 
-def encode(message: FromBroker | FromStore) -> bytes:
+def encode(message: FromFront | FromStore) -> bytes:
     """The frame of ``message``.
 
     Raises:
@@ -230,13 +183,13 @@ def encode(message: FromBroker | FromStore) -> bytes:
     return framed(KIND, payload)
 
 
-def from_broker(frame: Frame) -> FromBroker:
-    """Decode a broker's message.
+def from_front(frame: Frame) -> FromFront:
+    """Decode a front's message.
 
     Raises:
-        WireError: it is no message of a broker.
+        WireError: it is no message of a front.
     """
-    return _decoded(frame, _from_broker)
+    return _decoded(frame, _from_front)
 
 
 def from_store(frame: Frame) -> FromStore:

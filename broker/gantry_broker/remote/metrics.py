@@ -1,6 +1,6 @@
-"""Metrics of a storage process about the brokers that it serves."""
+"""Metrics of a group about the fronts that are served from its store."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -8,41 +8,34 @@ from gantry_broker.remote.serving import StoreServer
 
 
 class StoreCollector:
-    """See the module; 0 everywhere where no other process is served.
+    """See the module; 0 everywhere where no front is served.
 
     Args:
-        server: the port for brokers; None without one.
+        server: the port for fronts; None without one.
+        group: that is served from.
     """
 
-    def __init__(self, server: Callable[[], StoreServer | None]) -> None:
+    def __init__(self, server: StoreServer | None, group: str) -> None:
         """Nothing is counted here."""
         self._server = server
+        self._group = group
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as of now."""
-        server = self._server()
+        server, group = self._server, self._group
+        sessions = [] if server is None else server.sessions(group)
         yield GaugeMetricFamily(
             "gantry_broker_store_served",
-            "1 while a broker in another process is served from this store.",
-            value=float(server is not None and server.is_serving),
+            "Fronts that are served from this store.",
+            value=float(len(sessions)),
         )
         yield GaugeMetricFamily(
             "gantry_broker_store_requests",
-            "Requests of that broker, appends among them, that were not answered.",
-            value=float(0 if server is None else server.unanswered),
+            "Requests of fronts, sends among them, that were not answered.",
+            value=float(sum(session.unanswered for session in sessions)),
         )
         yield CounterMetricFamily(
             "gantry_broker_store_sessions",
-            "Brokers that were taken.",
-            value=float(0 if server is None else server.sessions),
-        )
-        yield CounterMetricFamily(
-            "gantry_broker_store_refused",
-            "Links that were refused: of a second broker, of another group, or not to the master.",
-            value=float(0 if server is None else server.refused),
-        )
-        yield CounterMetricFamily(
-            "gantry_broker_store_stale_offsets",
-            "Committed offsets that came after the end of their topic, and were left out.",
-            value=float(0 if server is None else server.stale_rows),
+            "Sessions of fronts that were opened.",
+            value=float(0 if server is None else server.opened[group]),
         )

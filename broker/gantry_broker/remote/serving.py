@@ -1,14 +1,15 @@
-"""``StoreServer``: the port of a storage process at which one broker is served from its store.
+"""``StoreServer``: the port of a process at which fronts are served from the stores of its groups.
 
-Rules protected: only the serving master has a session, and it ends with the mastership; a broker
-that was served by a newer master is refused, since this one does not know yet that it is none. One
-broker at a time: queue locks and sessions of consumers are kept by the broker, and two would give a
-queue to two consumers. Whoever comes second is told so and tries again; the first one's place is
-free as soon as its connection ends, or after ``SILENCE_S`` without a word.
+Rules protected: only the serving master of a group has sessions, and they end with the mastership;
+a front that was served by a newer master is refused, since this one does not know yet that it is
+none. A replica that serves reads is read from, and no more. Fronts append and read, as many at once
+as there are. Sessions of clients, queue locks and everything else that must have one owner are the
+master's own (``clients``), so nothing here decides between two fronts. A link names its group with
+the first word, and is of that group alone. One that says nothing for ``SILENCE_S`` is ended.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
 from typing import Protocol
 
 from gantry_protocol.errors import WireError
@@ -21,16 +22,17 @@ from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_broker.ha.wire import Frame
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.link import StoreLink
+from gantry_broker.remote.reading import ReadHost, ReadSession
 from gantry_broker.remote.session import Session, StoreHost
 
 TICK_S = 0.05
-LINKS_MAX = 64
+LINKS_MAX = 4_096  # of all groups: a front has one to each master, and to each replica it reads
 
 _log = log.get("store")
 
 
 class ServingHost(StoreHost, Protocol):
-    """The group that is served from."""
+    """A group that is served from."""
 
     @property
     def serving(self) -> bool:
@@ -40,89 +42,78 @@ class ServingHost(StoreHost, Protocol):
     def takes_requests(self) -> bool:
         """Whether it is, and not cut off."""
 
+    @property
+    def reads(self) -> ReadHost:
+        """Its reads while it is a replica."""
+
 
 class StoreServer:
     """See the module.
 
     Args:
-        host: the group.
-        changed: called when another broker is served, or none any more.
-        disk_is_full: whether messages are to be refused for want of room; the broker is told.
-        key: what a broker has to show.
+        key: what a front has to show.
 
     Attributes:
-        address: where clients reach the broker that is served; empty while there is none.
         gate: who has not shown the key.
+        port: where it listens; 0 before ``start``.
         refused: links that were refused behind it, ever.
-        sessions: that were opened, ever.
+        opened: sessions of each group, ever.
     """
 
-    def __init__(
-        self,
-        host: ServingHost,
-        changed: Callable[[], None],
-        disk_is_full: Callable[[], bool] = lambda: False,
-        key: KeyFile = NO_KEY,
-    ) -> None:
-        """Nobody is served before ``start``."""
-        self.address = ""
+    def __init__(self, key: KeyFile = NO_KEY) -> None:
+        """Nobody is served before ``start``, and no group before ``add``."""
+        self.port = 0
         self.refused = 0
-        self.sessions = 0
-        self._stale_rows = 0  # of sessions that have ended
+        self.opened: Counter[str] = Counter()
         self.gate = KeyGate(key, Purpose.STORE, self._link)
-        self._host = host
-        self._changed = changed
-        self._disk_is_full = disk_is_full
-        self._links: dict[StoreLink, None] = {}
-        self._served: StoreLink | None = None
-        self._session: Session | None = None
+        self._hosts: dict[str, ServingHost] = {}
+        self._links: dict[StoreLink, str | None] = {}  # and the group; None before its Hello
+        self._sessions: dict[str, dict[StoreLink, Session | ReadSession]] = {}
         self._listener: asyncio.Server | None = None
         self._ticks: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen for brokers; returns the port.
+    async def start(self, host: str, port: int) -> None:
+        """Listen for fronts.
 
         Raises:
             PortInUseError: somebody listens there.
         """
         socket = bind(host, port, purpose="the store")
-        bound_port: int = socket.getsockname()[1]
+        self.port = socket.getsockname()[1]
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self.gate, sock=socket, backlog=BACKLOG)
         self._ticks = keep(self._tick(), "store-ticks")
-        return bound_port
 
     async def stop(self) -> None:
         """Serve nobody any more."""
         if self._listener is not None:
             await stop_listening(self._listener)
         self.gate.close()
-        self.end("the storage process ends")
+        for name in list(self._sessions):
+            self.end(name, "the storage process ends")
         for link in list(self._links):
             link.close("the storage process ends")
         if self._ticks is not None:
             self._ticks.cancel()
             await asyncio.gather(self._ticks, return_exceptions=True)
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether a broker is served."""
-        return self._session is not None
+    def add(self, name: str, host: ServingHost) -> None:
+        """Serve from the group ``name`` while it is a serving master."""
+        self._hosts[name] = host
 
-    @property
-    def unanswered(self) -> int:
-        """Requests of the broker that is served, until they are answered."""
-        return 0 if self._session is None else self._session.unanswered
+    def remove(self, name: str) -> None:
+        """The group takes part no more, or begins anew."""
+        self._hosts.pop(name, None)
+        self.end(name, "this broker takes no part in its group now")
 
-    @property
-    def stale_rows(self) -> int:
-        """Committed offsets that were left out because their topic had ended, ever."""
-        return self._stale_rows + (0 if self._session is None else self._session.stale_rows)
+    def sessions(self, name: str) -> list[Session | ReadSession]:
+        """Of the fronts that are served from a group."""
+        return list(self._sessions.get(name, {}).values())
 
-    def end(self, reason: str) -> None:
-        """The mastership is over: whoever is served looks for the next master."""
-        if self._served is not None:
-            self._dismiss(self._served, reason)
+    def end(self, name: str, reason: str) -> None:
+        """The mastership of a group is over: fronts look for the next master."""
+        for link in list(self._sessions.get(name, {})):
+            self._dismiss(link, reason)
 
     def _link(self) -> StoreLink:
         return StoreLink(
@@ -135,52 +126,36 @@ class StoreServer:
             self._refuse(link, "too many links")
 
     def _received(self, link: StoreLink, frame: Frame) -> None:
-        message = wire.from_broker(frame)
-        if link is self._served and self._session is not None:
-            self._session.received(message)
+        message = wire.from_front(frame)
+        name = self._links.get(link)
+        if name is not None:
+            self._sessions[name][link].received(message)
         elif isinstance(message, wire.Hello):
-            reason = self._objection(message)
-            if reason is None:
-                self._serve(link, message)
+            host = self._hosts.get(message.group)
+            reason = _objection(message, host)
+            if host is None or reason is not None:
+                self._refuse(link, reason or "")
             else:
-                self._refuse(link, reason)
+                self._serve(link, message, host)
         else:
             raise WireError("A link of the store begins with Hello.")
 
-    def _objection(self, hello: wire.Hello) -> str | None:
-        """Why this caller is not served."""
-        view = self._host.view
-        if (hello.cluster, hello.group) != (view.cluster, view.broker_name):
-            return (
-                f"you serve {hello.cluster}/{hello.group},"
-                f" this is {view.cluster}/{view.broker_name}"
-            )
-        if not self._host.serving:
-            return "this is not the master of its group"
-        if not self._host.takes_requests:
-            return "this broker is cut off, and may be the master no more"
-        if hello.newest_epoch > self._host.claim.epoch:
-            return (
-                f"epoch {self._host.claim.epoch} is served here,"
-                f" you were served in {hello.newest_epoch}"
-            )
-        if self._served is not None:
-            return f"the broker at {self.address} is served"
-        return None
-
-    def _serve(self, link: StoreLink, hello: wire.Hello) -> None:
-        self.sessions += 1
-        self._served, self.address = link, hello.address
-        self._session = Session(
-            self._host, lambda message: link.send(wire.encode(message)), self._disk_is_full
-        )
-        _log.info("broker is served", broker=hello.address, peer=link.peer)
-        self._session.open()
-        self._changed()
+    def _serve(self, link: StoreLink, hello: wire.Hello, host: ServingHost) -> None:
+        name = hello.group
+        self.opened[name] += 1
+        session: Session | ReadSession
+        if hello.reads:
+            session = ReadSession(host.reads, lambda message: link.send(wire.encode(message)))
+        else:
+            session = Session(host, lambda message: link.send(wire.encode(message)))
+        self._links[link] = name
+        self._sessions.setdefault(name, {})[link] = session
+        _log.info("front is served", group=name, front=hello.address, peer=link.peer)
+        session.open()
 
     def _refuse(self, link: StoreLink, reason: str) -> None:
         self.refused += 1
-        _log.info("broker refused", peer=link.peer, reason=reason)
+        _log.info("front refused", peer=link.peer, reason=reason)
         self._dismiss(link, reason)
 
     def _dismiss(self, link: StoreLink, reason: str) -> None:
@@ -188,20 +163,39 @@ class StoreServer:
         link.close(reason)
 
     def _lost(self, link: StoreLink, reason: str) -> None:
-        self._links.pop(link, None)
-        if link is not self._served or self._session is None:
+        name = self._links.pop(link, None)
+        if name is None:
             return
-        _log.info("broker is served no more", broker=self.address, reason=reason)
-        self._session.end()
-        self._stale_rows += self._session.stale_rows
-        self._served, self._session, self.address = None, None, ""
-        self._changed()
+        _log.info("front is served no more", group=name, peer=link.peer, reason=reason)
+        sessions = self._sessions[name]
+        sessions.pop(link).end()
+        if not sessions:
+            del self._sessions[name]
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            if self._session is not None:
-                self._session.tell_state()
+            for sessions in self._sessions.values():
+                for session in sessions.values():
+                    session.tell_state()
             for link in list(self._links):
                 if link.is_silent():
                     link.close("it was silent for too long")
+
+
+def _objection(hello: wire.Hello, host: ServingHost | None) -> str | None:
+    """Why a caller is not served."""
+    if host is None:
+        return f"the group {hello.group} is not open here"
+    view = host.view
+    if hello.cluster != view.cluster:
+        return f"you serve {hello.cluster}/{hello.group}, this is {view.cluster}/{hello.group}"
+    if hello.reads:
+        return None if host.reads.is_offered else "this replica serves no reads now"
+    if not host.serving:
+        return "this is not the master of its group"
+    if not host.takes_requests:
+        return "this broker is cut off, and may be the master no more"
+    if hello.newest_epoch > host.claim.epoch:
+        return f"epoch {host.claim.epoch} is served here, you were served in {hello.newest_epoch}"
+    return None

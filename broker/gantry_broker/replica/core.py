@@ -108,6 +108,14 @@ class ReplicaCore:
         """Whether this replica is attached to the master and receives its log."""
         return self.following is not None and self.following.stage is Stage.STREAMING
 
+    def controllers_silent_ms(self, now_ms: int) -> int:
+        """The time since the controllers were last known to speak to us."""
+        return now_ms - self._controllers_ms
+
+    def confirm_news(self) -> list[fx.Effect]:
+        """See ``Mastership.confirm_news``."""
+        return [] if self.serving is None else self.serving.confirm_news(self._now_ms)
+
     def next_batch(self, link: int) -> Batch | None:
         """The next range to send on ``link``; see ``Mastership.next_batch``."""
         return None if self.master is None else self.master.next_batch(link)

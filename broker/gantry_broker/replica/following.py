@@ -274,6 +274,10 @@ class Following:
 
     # ---- time
 
+    def silent_ms(self, now_ms: int) -> int:
+        """The time since the master was heard of."""
+        return now_ms - self._heard_ms
+
     def begin_drain(self) -> list[Effect]:
         """Tell the master not to wait for us."""
         self.draining = True
@@ -285,7 +289,7 @@ class Following:
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Leave a silent master's link."""
-        silent_ms = now_ms - self._heard_ms
+        silent_ms = self.silent_ms(now_ms)
         if self.link is None or silent_ms < self._limits.silence_ms:
             return []
         return self.leave(f"nothing heard for {silent_ms} ms", now_ms)

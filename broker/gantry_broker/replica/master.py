@@ -390,6 +390,16 @@ class Mastership:
         assert entry is not None, f"no lineage entry covers {member.sent}"
         return self._append(member, entry, member.sent, b"")
 
+    def confirm_news(self, now_ms: int) -> list[Effect]:
+        """Confirm, for members that would hear of it with the next heartbeat only."""
+        return [
+            Send(link, self._heartbeat(member, now_ms))
+            for link, member in self._by_link.items()
+            if member.streaming
+            and member.sent == self._log.end
+            and member.broker_id in self.set.members
+        ]
+
     # ---- decisions
 
     def advance(self) -> list[Effect]:

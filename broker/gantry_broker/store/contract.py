@@ -1,9 +1,9 @@
 """The storage boundary (RIP-19): six calls and their values.
 
 Topics, consumers, delay, retry, transactions and filters are built on a ``Store`` alone. Where it
-keeps its records, on how many disks, and whether it is in this process at all, is its own affair:
-``LocalStore`` and ``RemoteStore`` pass the same suite. Import-linter checks that nothing above
-reaches below.
+keeps its records, and on how many disks, is its own affair. A front has its part of it, a
+``RecordStore``, over a link to another process. Import-linter checks that nothing above reaches
+below.
 
 Every answer comes by ``done``, exactly once and maybe before the call returns; all calls and
 callbacks are on the event loop's thread. No object is made per message on the way out: a read gives
@@ -68,6 +68,11 @@ class SendOutcome(msgspec.Struct, frozen=True):
     remark: str | None = None
     stored: Sequence[StoredAt] = []
 
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether the records stay in the log for as long as this mastership lasts."""
+        return bool(self.stored) or self.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
 
 class GetStatus(Enum):
     """The end of a read; names as in upstream's ``GetMessageStatus``."""
@@ -81,14 +86,14 @@ class GetStatus(Enum):
     OFFSET_IN_TIER = auto()  # in the tier, which cannot be read now: ask again
 
 
-class ReadLimits(msgspec.Struct, frozen=True):
+class ReadLimits(msgspec.Struct, frozen=True, array_like=True):
     """The bounds of one read; the first record always goes out."""
 
     max_count: int
     max_bytes: int
 
 
-class QueueRead(msgspec.Struct):
+class QueueRead(msgspec.Struct, array_like=True):
     """A wish to read records of a queue.
 
     Attributes:
@@ -123,7 +128,7 @@ class KeyRead(msgspec.Struct, frozen=True):
     is_unique: bool = False
 
 
-class GetResult(msgspec.Struct, frozen=True):
+class GetResult(msgspec.Struct, frozen=True, array_like=True):
     """The outcome of one read.
 
     Attributes:
@@ -213,8 +218,8 @@ Trimmed = Callable[[Refusal | None], None]
 Confirmed = Callable[[Offset, Collection[QueueKey]], None]
 
 
-class Store(Protocol):
-    """One broker group's storage, while its master serves."""
+class RecordStore(Protocol):
+    """The part of a store that sends and pulls need, which a front has, too."""
 
     @property
     def topics(self) -> TopicTable:
@@ -222,7 +227,7 @@ class Store(Protocol):
 
     @property
     def committed(self) -> ConsumerOffsets:
-        """The consumer offsets: the confirmed ones, and what was committed here since."""
+        """Consumer offsets; a front knows only those that stand for due resets."""
 
     def append(self, records: Records, done: Appended) -> None:
         """Store and replicate ``records``, which get their positions and store times by that.
@@ -231,8 +236,31 @@ class Store(Protocol):
             RecordError: a record cannot be stored; ``done`` is not called.
         """
 
+    def read(self, wanted: QueueRead, done: WasRead) -> None:
+        """Confirmed records, whole and in order; never silence, another queue's or a later one."""
+
+    def subscribe(
+        self, confirmed: Confirmed, topics: Collection[str] | None = None
+    ) -> Callable[[], None]:
+        """Tell of each rise of confirm, with the queues that got records; returns how to end it.
+
+        The tables are those of that offset already, and what is read then is there.
+
+        Args:
+            confirmed: is told.
+            topics: only of rises that brought records of one of these; None for all rises.
+        """
+
+
+class Store(RecordStore, Protocol):
+    """One broker group's storage, while its master serves."""
+
+    @property
+    def committed(self) -> ConsumerOffsets:
+        """The consumer offsets: the confirmed ones, and what was committed here since."""
+
     def read(self, wanted: Read, done: WasRead) -> None:
-        """Confirmed records, whole and in order; never silence, another queue's or a later one.
+        """As above; also those with a key, or the one at a log offset.
 
         A log offset at which no confirmed record begins finds nothing.
         """
@@ -245,18 +273,6 @@ class Store(Protocol):
 
         The log begins at the last file at or below it that nothing below needs either; the state
         is written into it first. ``done(None)`` also when there was nothing to let go.
-        """
-
-    def subscribe(
-        self, confirmed: Confirmed, topics: Collection[str] | None = None
-    ) -> Callable[[], None]:
-        """Tell of each rise of confirm, with the queues that got records; returns how to end it.
-
-        The tables are those of that offset already, and what is read then is there.
-
-        Args:
-            confirmed: is told.
-            topics: only of rises that brought records of one of these; None for all rises.
         """
 
     def snapshot(self, done: Taken) -> None:

@@ -24,6 +24,7 @@ from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.packing import Order, free, pack
+from gantry_broker.tier.room import PackRoom
 from gantry_broker.tier.stores.contract import (
     DATA_TIMEOUT_S,
     Created,
@@ -44,6 +45,8 @@ class Calls:
         group: the group's name, for whoever reads the prefix.
         log: the local commit log.
         seen: why there must be versions in the store; empty where there may be none yet.
+        line: where calls of the store wait for those of other groups.
+        room: for packs, which those of other groups share.
 
     Attributes:
         failures: calls that failed, by the kind of failure; there are about ten kinds.
@@ -56,6 +59,9 @@ class Calls:
         group: str,
         log: CommitLog,
         seen: Callable[[], str] = lambda: "",
+        *,
+        line: asyncio.Semaphore,
+        room: PackRoom,
     ) -> None:
         """Nothing is asked yet."""
         self._store = store
@@ -64,11 +70,20 @@ class Calls:
         self._log = log
         self._seen = seen
         self.failures: Counter[str] = Counter()
+        self._line = line
+        self._room = room
+        self._held_bytes = 0  # of the room, for the pack in hand
 
     async def run(self, call: fx.Call) -> ev.Result:
         """Carry out one call; never raises but when it is cancelled."""
         try:
-            return await self._run(call)
+            match call:
+                case fx.CutPack():
+                    return ev.PackCut(call.ticket, await self._cut_in_room(call))
+                case fx.ReadTail(at=at, size=size):
+                    return ev.TailRead(call.ticket, self._sum(at, size))
+            async with self._line:
+                return await self._run(call)
         except DamagedError as error:
             self.failures[type(error).__name__] += 1
             return ev.CallFailed(call.ticket, str(error))
@@ -79,7 +94,13 @@ class Calls:
             self.failures[type(error).__name__] += 1
             return ev.CallFailed(call.ticket, str(error) or type(error).__name__)
 
-    async def _run(self, call: fx.Call) -> ev.Result:
+    def settle(self, *, holds_pack: bool) -> None:
+        """Give the room of the pack back unless the role has it in hand."""
+        if not holds_pack:
+            size_bytes, self._held_bytes = self._held_bytes, 0
+            self._room.give_back(size_bytes)
+
+    async def _run(self, call: fx.StoreCall) -> ev.Result:
         store, place, ticket = self._store, self._place, call.ticket
         match call:
             case fx.CheckMeta():
@@ -95,16 +116,15 @@ class Calls:
                 return ev.VersionRead(ticket, await read_version(store, place, v))
             case fx.ListAfter(v=v):
                 return ev.Listed(ticket, bool(await list_later(store, place, v, 1)))
-            case fx.CutPack():
-                return ev.PackCut(ticket, await self._cut(call))
             case fx.StorePack(key=key, data=data):
-                made = await store.create(place.key(key), data, timeout_s=DATA_TIMEOUT_S)
-                await asyncio.to_thread(free, data)
+                try:
+                    made = await store.create(place.key(key), data, timeout_s=DATA_TIMEOUT_S)
+                    await asyncio.to_thread(free, data)
+                finally:
+                    self.settle(holds_pack=False)
                 return _ended(ticket, made)
             case fx.FindPack():
                 return ev.PackFound(ticket, await self._is_there(call))
-            case fx.ReadTail(at=at, size=size):
-                return ev.TailRead(ticket, self._sum(at, size))
 
     # ---- packs and the log
 
@@ -114,8 +134,23 @@ class Calls:
         found = await self._store.get_range(key, start, len(call.end) + 1)
         return found == call.end
 
+    async def _cut_in_room(self, call: fx.CutPack) -> BuiltPack:
+        """The pack, once there is room for it, which it keeps until it was sent or given up."""
+        size_bytes = min(call.limit - call.lo, call.target_bytes)
+        await self._room.take(size_bytes)
+        try:
+            pack = await self._cut(call)
+        except BaseException:
+            self._room.give_back(size_bytes)
+            raise
+        self._held_bytes += size_bytes
+        return pack
+
     async def _cut(self, call: fx.CutPack) -> BuiltPack:
         most = call.lo + call.target_bytes + MAX_RECORD_BYTES
+        return await self._cut_below(call, Offset(min(call.limit, most)))
+
+    async def _cut_below(self, call: fx.CutPack, limit: Offset) -> BuiltPack:
         order = Order(
             place=self._place,
             pair=call.pair,
@@ -123,14 +158,17 @@ class Calls:
             lo=call.lo,
             target_bytes=call.target_bytes,
             lineage=call.lineage,
-            stretches=tuple(self._log.stretches(call.lo, Offset(min(call.limit, most)))),
+            stretches=tuple(self._log.stretches(call.lo, limit)),
         )
         try:
             return await pack(order)
         except DamagedError as error:
             # Another thread found it; the log has it repaired once its own look has found it, too.
             self._log.compare(error.damage.start, error.damage.end)
-            raise
+            if error.damage.start <= call.lo:
+                raise
+            # On a full disk the log alone has its newest sums, and an upload is what makes room.
+            return await self._cut_below(call, Offset(error.damage.start))
 
     def _sum(self, at: Offset, size: int) -> str:
         data = self._log.read(at, size)

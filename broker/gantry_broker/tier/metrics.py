@@ -10,6 +10,7 @@ from gantry_broker.tier.core.values import State
 from gantry_broker.tier.local_retention import LocalRetention
 from gantry_broker.tier.reader import TierReader
 from gantry_broker.tier.service import TierService
+from gantry_broker.tier.shared import SharedTier
 from gantry_broker.tier.stores.metrics import StoreCollector
 from gantry_broker.tier.uploader import Uploader
 from gantry_broker.tier.waits import TierWaits
@@ -42,7 +43,6 @@ class TierCollector(Collector):
         yield from _reads(service.reader)
         yield from _retention(service.retention)
         yield from self._waiting()
-        yield from StoreCollector(lambda: service.calls).collect()
 
     def _waiting(self) -> Iterable[Metric]:
         waits = self._waits
@@ -59,6 +59,45 @@ class TierCollector(Collector):
         unanswered.add_metric(["deadline"], waits.timed_out)
         unanswered.add_metric(["too_many"], waits.refused)
         yield unanswered
+
+
+class SharedTierCollector(Collector):
+    """Figures of what the tiers of a process's groups share; nothing without one.
+
+    Args:
+        shared: of the process; None before the first group has begun with its tier.
+    """
+
+    def __init__(self, shared: Callable[[], SharedTier | None]) -> None:
+        """Nothing is counted here."""
+        self._shared = shared
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        shared = self._shared()
+        if shared is None:
+            return
+        cache, room = shared.cache, shared.room
+        yield counter("gantry_tier_cache_hits", "Runs that were in memory.", cache.hits)
+        yield counter("gantry_tier_cache_misses", "Runs that were fetched.", cache.misses)
+        yield gauge("gantry_tier_cache_bytes", "Bytes of runs in memory.", cache.held_bytes)
+        yield gauge(
+            "gantry_tier_loading_bytes", "Bytes of runs on their way.", shared.budget.used_bytes
+        )
+        yield gauge(
+            "gantry_tier_index_runs_left",
+            "Runs that may still come into the indexes of all groups of the process.",
+            shared.runs_left(),
+        )
+        yield gauge(
+            "gantry_tier_pack_bytes",
+            "Bytes of the log whose packs are being made or sent, of all groups of the process.",
+            room.used_bytes,
+        )
+        yield gauge(
+            "gantry_tier_packs_waiting", "Groups that wait for room for a pack.", room.waiting
+        )
+        yield from StoreCollector(lambda: shared.calls).collect()
 
 
 def _uploads(uploader: Uploader) -> Iterable[Metric]:
@@ -136,7 +175,7 @@ def _index(reader: TierReader) -> Iterable[Metric]:
 
 
 def _reads(reader: TierReader) -> Iterable[Metric]:
-    stats, cache = reader.stats, reader.cache
+    stats = reader.stats
     reads = CounterMetricFamily(
         "gantry_tier_reads", "Reads below the local log by outcome.", labels=["outcome"]
     )
@@ -149,12 +188,6 @@ def _reads(reader: TierReader) -> Iterable[Metric]:
     yield counter("gantry_tier_read_bytes", "Bytes served from the tier.", stats.served_bytes)
     yield counter(
         "gantry_tier_fetched_bytes", "Bytes of runs fetched from the store.", stats.fetched_bytes
-    )
-    yield counter("gantry_tier_cache_hits", "Runs that were in memory.", cache.hits)
-    yield counter("gantry_tier_cache_misses", "Runs that were fetched.", cache.misses)
-    yield gauge("gantry_tier_cache_bytes", "Bytes of runs in memory.", cache.held_bytes)
-    yield gauge(
-        "gantry_tier_loading_bytes", "Bytes of runs on their way.", reader.budget.used_bytes
     )
 
 

@@ -1,5 +1,6 @@
 """Options of a broker's part in its group's tier, and the uploader made from them."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.core.role import UploadRole
 from gantry_broker.tier.core.values import LocalLog, TierLimits
+from gantry_broker.tier.room import PackRoom
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_broker.tier.stores.contract import Store
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
@@ -30,6 +32,7 @@ class TierOptions(NamedTuple):
         credentials: for S3.
         limits: how much at once, how long to wait.
         local_bytes: how much of the confirmed log stays on the disk; None keeps everything.
+        groups: how many share the process.
     """
 
     url: str
@@ -39,6 +42,7 @@ class TierOptions(NamedTuple):
     region: str | None
     limits: TierLimits
     local_bytes: int | None = None
+    groups: int = 1
 
 
 def tier_place(cluster: str, uid: str) -> Shard:
@@ -79,10 +83,12 @@ def make_uploader(
     observer: UploadObserver,
     failed: Callable[[BaseException], None],
     seen: Callable[[], str],
+    line: asyncio.Semaphore,
+    room: PackRoom,
 ) -> Uploader:
     """The uploader of one member; it asks the store nothing before a promotion."""
     role = UploadRole(
         shard=options.place.uid, writer=writer, entropy=SystemEntropy(), limits=options.limits
     )
-    calls = Calls(store, options.place, group, log, seen)
+    calls = Calls(store, options.place, group, log, seen, line=line, room=room)
     return Uploader(role, calls, local, observer, failed)

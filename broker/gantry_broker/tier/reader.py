@@ -39,11 +39,17 @@ from gantry_broker.tier.core.reading import (
 from gantry_broker.tier.core.report import Readable
 from gantry_broker.tier.stores.contract import Store, StoreError
 from gantry_broker.tier.stores.packs import read_footer, read_run
-from gantry_broker.tier.stores.versions import first_pack, first_version, read_later
+from gantry_broker.tier.stores.versions import (
+    AT_ONCE,
+    first_pack,
+    first_version,
+    later_numbers,
+    read_versions,
+)
 
 FOLLOW_MAX_S = 10.0  # between two looks at the chain; one LIST each
 FOLLOW_MIN_S = 0.1
-TROUBLE_S = 5.0  # until the next look after one that failed
+TROUBLE_S = 5.0  # until the next look after one that failed and brought nothing new
 VERSIONS = 256  # read at once
 FOOTERS = 4  # read at once
 DAMAGED_S = 30.0  # a damaged run is not fetched again so soon
@@ -53,6 +59,9 @@ SILENT_S = 30.0  # a chain that cannot be followed for so long is complained of
 SAY_S = 10.0  # between two lines of the log about what cannot be read
 
 _log = log.get("tier")
+
+RunCache = SharedCache[tuple[str, int], LoadedRun]
+"""Runs by pack and number; no two packs of a store have one name."""
 
 
 class ReaderStats:
@@ -81,6 +90,11 @@ class TierReader:
         failed: called with a fault of ours; reads would stand still without a word otherwise.
         patience: how long nothing is concluded from an object that is not there.
         seen: why there must be versions in the store; empty where there may be none yet.
+        cache: of runs, and the bound of what is on its way; None: its own.
+        budget: likewise.
+        looks: where it waits to follow the chain; None: it never waits.
+        rest_s: between two looks at the chain, at least.
+        has_room: see ``TierIndex``.
 
     Attributes:
         index: what is known of the tier.
@@ -98,17 +112,25 @@ class TierReader:
         failed: Callable[[BaseException], None],
         patience: Patience | None = None,
         seen: Callable[[], str] = lambda: "",
+        cache: RunCache | None = None,
+        budget: Budget | None = None,
+        looks: asyncio.Semaphore | None = None,
+        rest_s: float = 0.0,
+        has_room: Callable[[], bool] | None = None,
     ) -> None:
         """Nothing is read before ``start``."""
         self._patience = patience or Patience()
-        self.index = TierIndex(place, patience=self._patience)
+        self._has_room = has_room
+        self.index = TierIndex(place, has_room=has_room, patience=self._patience)
         self.stats = ReaderStats()
-        self.cache: SharedCache[tuple[str, int], LoadedRun] = SharedCache()
-        self.budget = Budget()
+        self.cache = cache or RunCache()
+        self.budget = budget or Budget()
+        self._owns_cache = cache is None
         self.reason = ""
         self._store = store
         self._place = place
-        self._follow_s = min(max(follow_s, FOLLOW_MIN_S), FOLLOW_MAX_S)
+        self._follow_s = max(min(max(follow_s, FOLLOW_MIN_S), FOLLOW_MAX_S), rest_s)
+        self._looks = looks or asyncio.Semaphore()
         self._moved = moved
         self._seen = seen
         self._failed = failed
@@ -129,7 +151,8 @@ class TierReader:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        await self.cache.close()
+        if self._owns_cache:
+            await self.cache.close()
 
     def poke(self) -> None:
         """The chain has probably moved: look now."""
@@ -140,14 +163,16 @@ class TierReader:
     async def _run(self) -> None:
         while True:
             self._poked.clear()
+            known = self._progress
             try:
-                await self._ask_again()
-                await self._catch_up()
+                async with self._looks:
+                    await self._ask_again()
+                    await self._catch_up()
                 self._tell("")
                 wait_s = self._follow_s
             except (StoreError, TierObjectError, ChainError, OSError, ValueError) as error:
                 self._tell(str(error) or type(error).__name__)
-                wait_s = TROUBLE_S
+                wait_s = TROUBLE_S if self._progress == known else self._follow_s
             except Exception as error:  # noqa: BLE001 -- a fault of ours, handed to the process
                 self._failed(error)
                 return
@@ -156,6 +181,10 @@ class TierReader:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._poked.wait()
+
+    @property
+    def _progress(self) -> tuple[int, Offset]:
+        return self.index.chain.v, self.index.covered
 
     def _tell(self, reason: str) -> None:
         if reason and reason != self.reason:
@@ -189,18 +218,36 @@ class TierReader:
         return Offset(self.index.chain.start) if self.reason else self.index.readable_end
 
     async def _catch_up(self) -> None:
-        index = self.index
-        while versions := await read_later(
-            self._store, self._place, index.chain.v, VERSIONS, seen=self._seen()
+        """Follow the chain to its end, a few versions after the other.
+
+        What was followed stays so if the next call fails: a store that fails now and then would
+        never let a reader that is far behind catch up otherwise.
+        """
+        store, place = self._store, self._place
+        while numbers := await later_numbers(
+            store, place, self.index.chain.v, VERSIONS, seen=self._seen()
         ):
-            known = index.chain.v
-            try:
-                index.follow(versions)
-            finally:  # a hole or a version that is wrong hides what is behind it, no more
-                if index.chain.v > known:
-                    self._moved(index.chain)
-                await self._read_footers()
+            await self._begin_at(numbers[0])
+            for at in range(0, len(numbers), AT_ONCE):
+                versions = await read_versions(store, place, numbers[at : at + AT_ONCE])
+                known = self.index.chain.v
+                try:
+                    self.index.follow(versions)
+                finally:  # a hole or a version that is wrong hides what is behind it, no more
+                    if self.index.chain.v > known:
+                        self._moved(self.index.chain)
+                    await self._read_footers()
         await self._read_footers()
+
+    async def _begin_at(self, v: int) -> None:
+        """Follow the chain from its oldest version on, ``v``, where all that was read is gone.
+
+        A broker that could not follow for longer than a rule of the bucket keeps objects: as after
+        a start of the process, what is left says what it needs.
+        """
+        known = self.index.chain.v
+        if 0 < known < v - 1 and await first_version(self._store, self._place) == v:
+            self._begin_again(removed_below=self.index.losses.removed_below)
 
     async def _read_footers(self) -> None:
         """Take in the packs that are new, in their order."""
@@ -271,7 +318,7 @@ class TierReader:
 
     def _begin_again(self, *, removed_below: int) -> None:
         """Something that was missing is back: read everything anew, in its order."""
-        self.index = TierIndex(self._place, patience=self._patience)
+        self.index = TierIndex(self._place, has_room=self._has_room, patience=self._patience)
         self.index.losses.removed_below = removed_below
 
     # ---- reading
@@ -316,6 +363,11 @@ class TierReader:
     def earliest(self, queue: Queue) -> int | None:
         """The store time of the tier's first record of the queue, ms; None if unknown."""
         return self.index.runs.earliest(queue)
+
+    def first(self, queue: Queue, offset: int, local: Local) -> int:
+        """The offset that a reader at ``offset`` is sent on to; itself where it is not."""
+        found = self.index.find(queue, offset, local)
+        return found.next_valid if isinstance(found, Gone) else offset
 
     async def _from_run(self, place: RunPlace, wanted: Wanted) -> Answer:
         key = (place.pack, place.run)

@@ -1,7 +1,7 @@
 """Everything one member does with its group's tier: uploads, reads, local retention.
 
-Rule protected: uploads and reads have bounds of their own, so that neither can keep the other from
-the store. What it refuses: to decide anything; the parts do.
+What it refuses: to decide anything; the parts do. What it needs of the machine it shares with the
+other groups of its process (``shared``).
 """
 
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from gantry_protocol.tier.chain import ChainState
 
 from gantry_broker.tier.local_retention import LocalRetention, RetentionHost
-from gantry_broker.tier.options import TierOptions, make_uploader, open_tier
+from gantry_broker.tier.options import TierOptions, make_uploader
 from gantry_broker.tier.reader import TierReader
 from gantry_broker.tier.seen import Seen
-from gantry_broker.tier.stores.calls import CallStats, DeadlineCalls
+from gantry_broker.tier.shared import SharedTier
 from gantry_broker.tier.uploader import UploadObserver
 
 
@@ -23,12 +23,12 @@ class TierService:
         uploader: uploads while this is the master.
         reader: follows the tier, and reads from it.
         retention: trims the local log; None keeps everything.
-        calls: counts of the store's calls, by who makes them.
     """
 
     def __init__(
         self,
         options: TierOptions,
+        shared: SharedTier,
         host: RetentionHost,
         observer: UploadObserver,
         *,
@@ -38,11 +38,10 @@ class TierService:
         failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing is asked of the store before ``start``."""
-        uploads, reads = DeadlineCalls("tier-upload"), DeadlineCalls("tier-read")
-        self.calls: dict[str, CallStats] = {"upload": uploads.stats, "read": reads.stats}
+        self._shared = shared
         self.uploader = make_uploader(
             options,
-            open_tier(options, uploads),
+            shared.uploads,
             group=group,
             writer=writer,
             log=host.store.log,
@@ -50,15 +49,22 @@ class TierService:
             observer=observer,
             failed=failed,
             seen=lambda: seen.why,
+            line=shared.line,
+            room=shared.room,
         )
         self._seen = seen
         self.reader = TierReader(
-            open_tier(options, reads),
+            shared.reads,
             options.place,
             follow_s=options.limits.linger_ms / 1000,
             moved=self._chain_moved,
             failed=failed,
             seen=lambda: seen.why,
+            cache=shared.cache,
+            budget=shared.budget,
+            looks=shared.looks,
+            rest_s=shared.rest_s,
+            has_room=lambda: shared.runs_left() > 0,
         )
         self.retention: LocalRetention | None = None
         if options.local_bytes is not None:
@@ -73,6 +79,7 @@ class TierService:
 
     def start(self) -> None:
         """Begin to follow the tier, and to trim."""
+        self._shared.begins(self.reader)
         self.reader.start()
         if self.retention is not None:
             self.retention.start()
@@ -83,6 +90,7 @@ class TierService:
             await self.retention.stop()
         await self.uploader.stop()
         await self.reader.stop()
+        self._shared.ends(self.reader)
 
     def _chain_moved(self, chain: ChainState) -> None:
         self._seen.mark()

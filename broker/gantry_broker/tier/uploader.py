@@ -137,6 +137,7 @@ class Uploader:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        self._calls.settle(holds_pack=False)
 
     # ---- inside
 
@@ -158,6 +159,7 @@ class Uploader:
                     self._carry_out(effect)
         finally:
             self._stepping = False
+            self._calls.settle(holds_pack=self.role.holds_pack)
 
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:

@@ -13,10 +13,17 @@ from typing import Protocol
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
+from gantry_protocol.types import Offset
 from msgspec.structs import replace
 
-from gantry_broker.queues import MessageStore
-from gantry_broker.store.contract import GetResult, GetStatus, QueueRead, Refusal, WasRead
+from gantry_broker.store.contract import (
+    GetResult,
+    GetStatus,
+    QueueKey,
+    QueueRead,
+    Refusal,
+    WasRead,
+)
 from gantry_broker.tier.core.locate import Gone, Queue
 from gantry_broker.tier.core.reading import Answer, Local, Messages, Trouble, Wanted
 
@@ -42,19 +49,59 @@ class TierReads(Protocol):
         """The store time of the first record of the queue, ms; None if unknown."""
         ...
 
+    def first(self, queue: Queue, offset: int, local: Local) -> int:
+        """The offset that a reader at ``offset`` is sent on to; itself where it is not."""
+        ...
+
+
+class Begun(Protocol):
+    """A log that need not begin at 0."""
+
+    @property
+    def log_start(self) -> Offset:
+        """The offset at which it begins: what is below is asked of the tier."""
+
+
+class Extent(Protocol):
+    """The extent of a log, and of the queues in it; a message store has them."""
+
+    @property
+    def log(self) -> Begun:
+        """The log."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue that is served, here or from the tier."""
+
+    def local_min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue that is served here."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """One past the last confirmed one."""
+
+
+def first_offset(messages: Extent, tier: TierReads | None, key: QueueKey) -> int:
+    """The first offset of a queue that is served, from the tier or from the local log.
+
+    The beginning of the tier may have been removed by a rule of its bucket.
+    """
+    low, local = messages.min_offset(*key), messages.local_min_offset(*key)
+    if tier is None or low >= local:
+        return low
+    return tier.first(Queue(*key), low, Local(messages.log.log_start, local))
+
 
 class TierWaits:
     """The reads that wait for the tier.
 
     Args:
-        messages: for what the local log has.
+        messages: what the local log has.
 
     Attributes:
         timed_out: reads that were answered at their deadline, ever.
         refused: reads that were too many, ever.
     """
 
-    def __init__(self, messages: MessageStore) -> None:
+    def __init__(self, messages: Extent) -> None:
         """Nobody waits."""
         self.timed_out = 0
         self.refused = 0
@@ -110,10 +157,10 @@ class TierWaits:
         if isinstance(answer, Trouble) and not answer.lasting:
             _log.info("pull is sent back", queue=queue, offset=wanted.offset, reason=answer.reason)
             await asyncio.sleep(PAUSE_S)
-        done(self._result(wanted, answer))
+        low = first_offset(self._messages, tier, (wanted.topic, wanted.queue_id))
+        done(self._result(wanted, answer, low))
 
-    def _result(self, wanted: QueueRead, answer: Answer) -> GetResult | Refusal:
-        low = self._messages.min_offset(wanted.topic, wanted.queue_id)
+    def _result(self, wanted: QueueRead, answer: Answer, low: int) -> GetResult | Refusal:
         high = self._messages.max_offset(wanted.topic, wanted.queue_id)
         match answer:
             case Messages(body=body, count=count, next_offset=next_offset):

@@ -1,14 +1,23 @@
-"""A broker without a disk before storage processes: service, another master, another broker."""
+"""Fronts before brokers with a store port: service, another master, several at once."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from gantry_broker.host.front import FrontServer
+from gantry_broker.front import FrontServer, FrontSettings
 from gantry_broker.host.settings import BrokerSettings
+from gantry_lab.bench.ports import free_ports
+from gantry_protocol.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+    encode_body,
+)
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
@@ -18,31 +27,39 @@ from support.broker_cluster import BrokerCluster, eventually, pull_command, send
 from support.loopback_controller import CLUSTER, GROUP
 from support.transactions import COMMIT, ROLLBACK, claim, half
 
+HOSTS = ("127.77.8.1", "127.77.8.2", "127.77.8.3")
+
 
 class StorageCluster(BrokerCluster):
-    """Three storage processes: clients are served by somebody else."""
+    """Three brokers, each at an address of its own, with one port for stores."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.store_port = free_ports(1)[0]
+        self.more: dict[str, Any] = {}
 
     def settings(self, number: int) -> BrokerSettings:
-        return super().settings(number).model_copy(update={"store_port": 0})
+        more = {"bind": HOSTS[number], "store_port": self.store_port, **self.more}
+        return BrokerSettings(**{**super().settings(number).model_dump(), **more})
 
-    @property
-    def stores(self) -> list[str]:
-        return [f"127.0.0.1:{one.member.store_port}" for one in self.brokers.values()]
-
-
-@asynccontextmanager
-async def front_of(stores: list[str]):
-    """A broker of those storage processes; nothing about a directory is said to it."""
-    server = FrontServer(
-        BrokerSettings(group=GROUP, cluster=CLUSTER, store=stores, remoting_port=0, http_port=0)
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task(server.run(stop))
-    try:
-        yield server
-    finally:
-        stop.set()
-        await task
+    @asynccontextmanager
+    async def front(self, **more: Any):
+        """A front of the cluster; nothing about a directory is said to it."""
+        settings = {
+            "cluster": CLUSTER,
+            "controllers": [self.controller.address],
+            "first_port": free_ports(1)[0],
+            "http_port": 0,
+            "store_port": self.store_port,
+        }
+        server = FrontServer(FrontSettings(**{**settings, **more}))
+        stop = asyncio.Event()
+        task = asyncio.create_task(server.run(stop))
+        try:
+            yield server
+        finally:
+            stop.set()
+            await task
 
 
 @pytest.fixture
@@ -52,11 +69,13 @@ async def cluster(tmp_path: Path):
 
 
 async def ready(front: FrontServer) -> None:
-    await eventually(lambda: front.ready()[0], "a store is found")
+    """It serves from the master's store."""
+    await eventually(lambda: front.ready()[0] and GROUP in front.groups, "a master is named")
+    await eventually(lambda: front.groups[GROUP].asides is not None, "its store is opened")
 
 
 async def client_of(front: FrontServer) -> RemotingClient:
-    return await RemotingClient().connect(front.address)
+    return await RemotingClient().connect(f"127.0.0.1:{front.groups[GROUP].port}")
 
 
 async def sent(front: FrontServer, body: bytes) -> bool:
@@ -82,35 +101,61 @@ async def bodies(front: FrontServer) -> list[bytes]:
     return found
 
 
-async def test_clients_are_served_from_a_store_elsewhere(
+async def test_clients_are_served_from_the_masters_store(
     cluster: StorageCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
-    async with front_of(cluster.stores) as front:
+    async with cluster.front() as front:
         await ready(front)
         client = await client_of(front)
-        waiting = asyncio.create_task(client.call(pull_command(0, wait_ms=5000)))
-        for number in range(40):
+        assert (await client.call(send_command(b"0"))).code == 0  # the topic is made by the master
+        topics = cluster.master.group.store.topics
+        await eventually(lambda: topics.lookup("orders") is not None, "the topic is there")
+        served = front.groups[GROUP].served
+        for number in range(1, 40):
             assert (await client.call(send_command(b"%d" % number))).code == 0
         assert await bodies(front) == [b"%d" % number for number in range(40)]
-        woken = await waiting
-        assert woken.code in (0, 17)  # the topic may not have been there yet
+        assert front.groups[GROUP].served - served >= 39
+        processor = cluster.master.member.processor
+        assert processor is not None
+        counted = processor.traffic.totals
+        await eventually(lambda: counted() == (40, 40), "its master counts what it serves")
+        group = pull_command(0).ext["consumerGroup"]
+        assert processor.pulled.offset(group, "orders", 0) == 40
         ext = {"topic": "orders", "queueId": "0"}
         assert (await client.call(request(RequestCode.GET_MAX_OFFSET, ext))).ext == {"offset": "40"}
+        waiting = asyncio.create_task(client.call(pull_command(40, wait_ms=5000)))
+        await eventually(lambda: front.groups[GROUP].asides.parked == 1, "it waits at the front")
+        assert await sent(front, b"40")
+        assert [item.body for item in decode_records((await waiting).body)] == [b"40"]
         commit = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "7"}
         assert (await client.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))).code == 0
         client.close()
-    committed = cluster.master.group.store.offsets
-    assert committed.query("g", "orders", 0) == 7  # written on the way out
+        assert cluster.master.group.store.offsets.query("g", "orders", 0) == 7
     assert list(empty.iterdir()) == []
+
+
+async def test_a_position_in_a_pull_reaches_the_master(cluster: StorageCluster) -> None:
+    async with cluster.front() as front:
+        await ready(front)
+        client = await client_of(front)
+        for number in range(4):
+            assert (await client.call(send_command(b"%d" % number))).code == 0
+        pull = pull_command(3)
+        pull.ext = {**pull.ext, "commitOffset": "3"}
+        pull.ext["sysFlag"] = str(int(pull.ext["sysFlag"]) | 1)
+        assert (await client.call(pull)).code == 0
+        offsets, group = cluster.master.group.store.offsets, pull.ext["consumerGroup"]
+        await eventually(lambda: offsets.query(group, "orders", 0) == 3, "it is told")
+        client.close()
 
 
 async def test_a_full_disk_of_the_store_refuses_messages_and_serves_everything_else(
     cluster: StorageCluster,
 ) -> None:
-    async with front_of(cluster.stores) as front:
+    async with cluster.front() as front:
         await ready(front)
         client = await client_of(front)
         assert (await client.call(send_command(b"kept"))).code == 0
@@ -124,14 +169,13 @@ async def test_a_full_disk_of_the_store_refuses_messages_and_serves_everything_e
         await eventually(lambda: not any(one.has_room for one in members), "nobody may take over")
         disk = cluster.master.member._shared.disk_space
         disk.refusing = True
-        await eventually(lambda: front.connection.store.refusing, "the broker is told")
+        store = front.groups[GROUP].connection.store
+        await eventually(lambda: not store.state.is_offered, "the front is told")
         refused = await client.call(send_command(b"more"))
         assert (refused.code, "nearly full" in refused.remark) == (14, True)
         assert await bodies(front) == [b"kept"]
-        commit = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"}
-        assert (await client.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))).code == 0
         disk.refusing = False
-        await eventually(lambda: not front.connection.store.refusing, "and told again")
+        await eventually(lambda: store.state.is_offered, "and told again")
         assert (await client.call(send_command(b"again"))).code == 0
         client.close()
 
@@ -139,32 +183,35 @@ async def test_a_full_disk_of_the_store_refuses_messages_and_serves_everything_e
 async def test_another_master_is_found_and_nothing_acknowledged_is_lost(
     cluster: StorageCluster,
 ) -> None:
-    async with front_of(cluster.stores) as front:
+    async with cluster.front() as front:
         await ready(front)
-        acknowledged = [b"%d" % number for number in range(20) if await sent(front, b"%d" % number)]
-        assert len(acknowledged) == 20
-        before = front.connection.claim.epoch
-        old = cluster.master
-        await old.abort()
-        await eventually(
-            lambda: front.ready()[0] and front.connection.claim.epoch > before, "the next master"
-        )
-        for number in range(20, 30):
-            body = b"%d" % number
-            while not await sent(front, body):
-                await asyncio.sleep(0.05)
-            acknowledged.append(body)
+        client = await client_of(front)
+        acknowledged = []
+        for number in range(20):
+            assert (await client.call(send_command(b"%d" % number))).code == 0
+            acknowledged.append(b"%d" % number)
+        before = front.groups[GROUP].course.epoch
+        await cluster.master.abort()
+        for number in range(20, 40):  # on the same connection, which stays
+            answer = await client.call(send_command(b"%d" % number), timeout_s=5.0)
+            acknowledged += [b"%d" % number] if answer.code == 0 else []
+        assert front.groups[GROUP].course.epoch > before
+        assert len(acknowledged) >= 39
+        await ready(front)
+        client.close()
         found = await bodies(front)
-        assert [body for body in acknowledged if body not in found] == []
-        assert front.connection.opened == 2
+        assert [body for body in acknowledged if found.count(body) != 1] == []
+        assert front.groups[GROUP].connection.opened == 2
 
 
-async def test_transactions_outlive_the_broker_they_began_at(cluster: StorageCluster) -> None:
+async def test_a_transaction_that_began_at_one_front_ends_at_another(
+    cluster: StorageCluster,
+) -> None:
     def end(began: RemotingCommand, outcome: int) -> RemotingCommand:
         ext = {name: str(value) for name, value in claim(began, outcome).items()}
         return request(RequestCode.END_TRANSACTION, ext | {"fromTransactionCheck": "true"})
 
-    async with front_of(cluster.stores) as front:
+    async with cluster.front() as front:
         await ready(front)
         client = await client_of(front)
         assert (await client.call(send_command(b"no transaction"))).code == 0
@@ -175,7 +222,7 @@ async def test_transactions_outlive_the_broker_they_began_at(cluster: StorageClu
             began.append(await client.call(command))
         assert (await client.call(end(began[0], COMMIT))).code == 0
         client.close()
-    async with front_of(cluster.stores) as front:
+    async with cluster.front() as front:
         await ready(front)
         client = await client_of(front)
         repeated = await client.call(end(began[0], ROLLBACK))
@@ -185,35 +232,81 @@ async def test_transactions_outlive_the_broker_they_began_at(cluster: StorageClu
         assert await bodies(front) == [b"no transaction", b"one", b"two"]
 
 
-async def test_a_second_broker_waits_until_the_first_is_gone(cluster: StorageCluster) -> None:
-    async with front_of(cluster.stores) as second:
-        async with front_of(cluster.stores) as first:
-            await eventually(lambda: first.ready()[0] or second.ready()[0], "one is served")
-            served, waits = (first, second) if first.ready()[0] else (second, first)
-            await eventually(lambda: waits.connection.refused > 0, "the other is refused")
-            assert not waits.ready()[0]
-            assert await sent(served, b"x")
-            if served is second:
-                return
-        await ready(second)
-        assert await bodies(second) == [b"x"]
+async def test_two_fronts_serve_at_once_and_so_does_the_master(cluster: StorageCluster) -> None:
+    async with cluster.front() as one, cluster.front() as other:
+        await ready(one)
+        await ready(other)
+        client = await RemotingClient().connect(cluster.master.group.address)
+        assert await sent(one, b"a")
+        assert await sent(other, b"b")
+        assert (await client.call(send_command(b"c"))).code == 0
+        client.close()
+        assert await bodies(one) == await bodies(other) == [b"a", b"b", b"c"]
 
 
-async def test_who_asks_a_storage_process_is_handed_on(cluster: StorageCluster) -> None:
-    async with front_of(cluster.stores) as front:
+async def test_a_producer_connects_again_after_a_while_and_a_consumer_stays(
+    cluster: StorageCluster,
+) -> None:
+    async with cluster.front(connection_age_s=0.5) as front:
         await ready(front)
-        client = await cluster.client(cluster.master)
-        assert (await client.call(send_command(b"by its route"))).code == 0
-        assert await bodies(front) == [b"by its route"]
+        sender, reader = await client_of(front), await client_of(front)
+        for client, consumes in ((sender, False), (reader, True)):
+            assert (await client.call(heartbeat(consumes=consumes))).code == 0
+        answered = 0
+        with suppress(RemotingError):
+            while answered < 50_000:
+                assert (await sender.call(send_command(b"%d" % answered))).code == 0
+                answered += 1
+        await eventually(lambda: front.aged > 0, "it was ended since it was old")
+        assert await bodies(front) == [b"%d" % number for number in range(answered)]
+        await asyncio.sleep(1.0)
+        assert (await reader.call(heartbeat(consumes=True))).code == 0
+        reader.close()
 
 
-async def test_a_broker_of_another_group_is_refused(cluster: StorageCluster) -> None:
-    settings = BrokerSettings(
-        group="other", cluster=CLUSTER, store=cluster.stores, remoting_port=0, http_port=0
+def heartbeat(*, consumes: bool) -> RemotingCommand:
+    consumer = ConsumerData(
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        consume_type="CONSUME_PASSIVELY",
+        group_name="g",
+        message_model="CLUSTERING",
+        subscription_data_set=[SubscriptionData(topic="orders", sub_string="*")],
     )
-    server, stop = FrontServer(settings), asyncio.Event()
-    task = asyncio.create_task(server.run(stop))
-    await eventually(lambda: server.connection.refused > 0, "it is refused")
-    assert "you serve" in server.connection.reason or "not the master" in server.connection.reason
-    stop.set()
-    await task
+    data = HeartbeatData(f"client-{consumes}", [ProducerData("p")], [consumer] if consumes else [])
+    return request(RequestCode.HEART_BEAT, {}, encode_body(data))
+
+
+async def test_a_port_that_somebody_has_is_tried_again(
+    cluster: StorageCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gantry_broker.front.server.PORT_RETRY_S", 0.1)
+    port = free_ports(1)[0]
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(cluster.front(first_port=port))
+        await ready(first)
+        async with cluster.front(first_port=port) as second:
+            await eventually(lambda: second.answered > 3, "it knows the group")
+            assert second.groups == {}
+            await stack.aclose()
+            await ready(second)
+            assert await sent(second, b"x")
+
+
+async def test_who_asks_a_front_is_served_when_no_store_listens(cluster: StorageCluster) -> None:
+    async with cluster.front(store_port=free_ports(1)[0]) as front:
+        await eventually(lambda: front.ready()[0] and GROUP in front.groups, "a master is named")
+        assert await sent(front, b"passed on")
+        assert await bodies(front) == [b"passed on"]
+        assert front.groups[GROUP].served == 0
+        assert "nobody listens" in front.status()["groups"][0]["noStore"].lower()
+
+
+async def test_a_group_beyond_the_ports_is_named_and_not_served(cluster: StorageCluster) -> None:
+    for name in ("h", "i"):
+        cluster.controller.declare(name=name)
+    async with cluster.front(ports=2) as front:
+        await ready(front)
+        await eventually(lambda: sorted(front.groups) == [GROUP, "h"], "those with a port")
+        assert front.status()["beyondPorts"] == ["i"]
+        assert front.groups["h"].port == front.groups[GROUP].port + 1
+        assert front.ready() == (True, "serves 2 groups; without a master yet: h")

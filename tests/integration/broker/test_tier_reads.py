@@ -10,6 +10,7 @@ import pytest
 from gantry_broker.host.metrics import GroupsCollector
 from gantry_broker.tier import reader, waits
 from gantry_broker.tier.core.losses import Patience
+from gantry_broker.tier.metrics import SharedTierCollector
 from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.tier.manifests import Append, decode_version
@@ -42,7 +43,10 @@ class TrimmedCluster(TieredCluster):
     def metrics(self) -> dict[tuple[str, tuple[str, ...]], float]:
         """What the master's /metrics says of the tier; the text must read."""
         registry = CollectorRegistry()
-        registry.register(GroupsCollector([self.master.member], labelled=False))
+        member = self.master.member
+        registry.register(GroupsCollector([member], labelled=False))
+        shared = member._shared
+        registry.register(SharedTierCollector(lambda: None if shared is None else shared.tier))
         text = generate_latest(registry).decode()
         return {
             (sample.name, tuple(sample.labels.values())): sample.value

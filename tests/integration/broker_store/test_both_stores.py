@@ -190,8 +190,9 @@ async def test_a_consumer_that_waits_gets_the_next_message_at_once(
 ) -> None:
     await user.send(b"0", topic)
     consumer = await connect()
+    await consumer.pull(topic)  # a front passes on what is said before it has reached the master
     waiting = asyncio.create_task(consumer.pull(topic, 1, 9_000))
-    await eventually(lambda: store.processor.parked_pulls == 1, "the pull is parked")
+    await eventually(lambda: store.parked_pulls == 1, "the pull is parked")
     # The connection is not blocked by the pull that waits on it.
     asked = {"topic": topic, "queueId": 0}
     assert (await consumer.call(RequestCode.GET_MAX_OFFSET, asked)).ext == {"offset": "1"}
@@ -209,10 +210,11 @@ async def test_a_pull_of_a_lost_connection_is_dropped(
 ) -> None:
     await user.send(b"0", topic)
     consumer = await connect()
+    await consumer.pull(topic)  # a front passes on what is said before it has reached the master
     waiting = asyncio.create_task(consumer.pull(topic, 1, 9_000))
-    await eventually(lambda: store.processor.parked_pulls == 1, "the pull is parked")
+    await eventually(lambda: store.parked_pulls == 1, "the pull is parked")
     consumer.client.abort()
-    await eventually(lambda: store.processor.parked_pulls == 0, "it is dropped")
+    await eventually(lambda: store.parked_pulls == 0, "it is dropped")
     await asyncio.gather(waiting, return_exceptions=True)
 
 

@@ -5,7 +5,9 @@ A commit takes effect on the master at once (``pending``) and goes to the system
 they are confirmed (``applied``). Whoever becomes master also takes in the records that are in its
 log and not confirmed yet: its log is never cut in its own epoch, and an offset that was once known
 must not turn into "not found", which makes clients jump to the end of the queue. Lower offsets are
-as good as higher ones: clients go back that way.
+as good as higher ones: clients go back that way. What counts is the last of them in the log, from
+the moment it is known: records before it that are confirmed one by one, equal ones included, do not
+bring their own back.
 
 What is forgotten goes the same way: a row with the offset ``GONE`` takes its key away everywhere.
 
@@ -84,6 +86,7 @@ class ConsumerOffsets:
         self._hour = self._counted_hours()
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
         self._dirty: dict[OffsetKey, None] = {}  # pending and in no record yet, oldest first
+        self._on_the_way: dict[OffsetKey, int] = {}  # records of it that may come to be confirmed
         self._changed: dict[OffsetKey, Row | None] = {}  # applied since ``take_changed``
         # Topics whose end is in the log, unconfirmed, and what was foreseen behind; masters only.
         self._ending: dict[str, set[OffsetKey]] = {}
@@ -215,12 +218,6 @@ class ConsumerOffsets:
         rows += [(*key, offset) for key, offset in pending.items() if offset != GONE]
         return self._without_ending(rows)
 
-    def newer(self) -> dict[OffsetKey, int]:
-        """Offsets that are newer than the applied ones; ``GONE`` where there is none any more."""
-        return {
-            key: GONE if self._is_over(key) else offset for key, offset in self._pending.items()
-        }
-
     def _without_ending(self, rows: list[OffsetRow]) -> list[OffsetRow]:
         return [row for row in rows if not self._is_over(row[:3])] if self._ending else rows
 
@@ -253,10 +250,29 @@ class ConsumerOffsets:
             keys += [row[:3] for row in piece]
         for key in [*keys, *(key for key in oldest if key not in self._pending)]:
             self._dirty.pop(key, None)
+        self._set_out(keys)
         return records, keys
 
-    def put_back(self, keys: list[OffsetKey]) -> None:
-        """Write these again: nobody knows whether the last record of them stays."""
+    def _set_out(self, keys: Iterable[OffsetKey]) -> None:
+        for key in keys:
+            self._on_the_way[key] = self._on_the_way.get(key, 0) + 1
+
+    def _arrive(self, key: OffsetKey) -> None:
+        """A record of it was confirmed, or will never be."""
+        left = self._on_the_way.pop(key, 0) - 1
+        if left > 0:
+            self._on_the_way[key] = left
+
+    def put_back(self, keys: list[OffsetKey], *, stored: bool) -> None:
+        """Write these again: nobody knows whether the last record of them stays.
+
+        Args:
+            keys: as ``take_records`` gave them.
+            stored: the record is in the log, and is confirmed if this mastership lasts.
+        """
+        if not stored:
+            for key in keys:
+                self._arrive(key)
         self._dirty.update(
             (key, None) for key in keys if key in self._pending and key[1] not in self._ending
         )
@@ -280,7 +296,10 @@ class ConsumerOffsets:
                 else:
                     self._changed[key] = used = (offset, self._hour)
                     self._put(*key, used)
-            if key not in self._dirty and self._pending.get(key) == offset:
+            if not again:
+                self._arrive(key)
+            is_last = key not in self._dirty and key not in self._on_the_way
+            if is_last and self._pending.get(key) == offset:
                 del self._pending[key]
 
     def _hours_are(self, hour: int) -> None:
@@ -300,10 +319,6 @@ class ConsumerOffsets:
         self._ending[topic] = set()
         self._dirty = {key: None for key in self._dirty if key[1] != topic}
 
-    def is_ending(self, topic: str) -> bool:
-        """Whether the end of a topic stands in the log of this master and is not confirmed."""
-        return topic in self._ending
-
     def drop_topics(self, gone: list[str], *, ended: list[str]) -> None:
         """Topics are gone, as the log says; so are their offsets, on every replica.
 
@@ -321,10 +336,18 @@ class ConsumerOffsets:
             self._changed.update(((group, topic, queue_id), None) for group, _ in rows.items())
         for key in [key for key in self._pending if key[1] in names and key not in behind]:
             del self._pending[key]
+            self._on_the_way.pop(key, None)  # its rows may have been left out of the log
         self._dirty = {key: None for key in self._dirty if key[1] not in names}
 
-    def foresee(self, rows: list[OffsetRow]) -> None:
-        """Take rows in that this new master has in its log, unconfirmed."""
+    def foresee(self, rows: list[OffsetRow], *, again: bool = False) -> None:
+        """Take rows in that this new master has in its log, unconfirmed, or will append now.
+
+        Args:
+            rows: of a record that is confirmed later, or taken back.
+            again: as for ``apply``.
+        """
+        if not again:
+            self._set_out(row[:3] for row in rows)
         for row in rows:
             self._pending[row[:3]] = row[3]
             if row[1] in self._ending:
@@ -336,6 +359,7 @@ class ConsumerOffsets:
         What was confirmed or dropped meanwhile stays so: a topic may have ended.
         """
         for row in rows:
+            self._arrive(row[:3])
             if row[:3] in self._pending:
                 self._pending[row[:3]] = row[3]
 
@@ -344,6 +368,7 @@ class ConsumerOffsets:
         self._ending.clear()
         self._pending.clear()
         self._dirty.clear()
+        self._on_the_way.clear()
 
     def take_changed(self) -> dict[OffsetKey, Row | None]:
         """The offsets applied since the last call; None where there is no offset any more."""

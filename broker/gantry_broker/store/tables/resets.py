@@ -11,22 +11,22 @@ replicated, kept in checkpoints and dropped with its topic like any other, and o
 
 from gantry_broker.store.tables.offsets import ConsumerOffsets
 
-_MARK = "<reset>"  # upstream's Validators allow neither bracket in a group's name
+RESET_MARK = "<reset>"  # upstream's Validators allow neither bracket in a group's name
 
 
 def is_mark(group: str) -> bool:
     """Whether ``group`` stands for due resets; nobody may commit in its name, or be shown it."""
-    return group.startswith(_MARK)
+    return group.startswith(RESET_MARK)
 
 
 def owner_of(group: str) -> str:
     """The group that an offset belongs to, be it its own or a due reset."""
-    return group.removeprefix(_MARK)
+    return group.removeprefix(RESET_MARK)
 
 
 def due_reset(offsets: ConsumerOffsets, group: str, topic: str, queue_id: int) -> int | None:
     """The offset at which ``group`` must go on in a queue; None when it may go on where it is."""
-    return offsets.query(_MARK + group, topic, queue_id)
+    return offsets.query(RESET_MARK + group, topic, queue_id)
 
 
 def put_reset(
@@ -35,9 +35,9 @@ def put_reset(
     """Let ``group`` go on at ``offset``; with ``due`` a consumer that runs must follow first."""
     offsets.commit(group, topic, queue_id, offset)
     if due:
-        offsets.commit(_MARK + group, topic, queue_id, offset)
+        offsets.commit(RESET_MARK + group, topic, queue_id, offset)
     else:
-        offsets.forget(_MARK + group, topic, queue_id)
+        offsets.forget(RESET_MARK + group, topic, queue_id)
 
 
 def may_commit(
@@ -46,14 +46,14 @@ def may_commit(
     """Whether a commit counts; one of the offset that was due ends the reset."""
     if is_mark(group):
         return False
-    due = offsets.query(_MARK + group, topic, queue_id)
+    due = offsets.query(RESET_MARK + group, topic, queue_id)
     if due == offset:
-        offsets.forget(_MARK + group, topic, queue_id)
+        offsets.forget(RESET_MARK + group, topic, queue_id)
     return due in (None, offset)
 
 
 def forget_group(offsets: ConsumerOffsets, group: str) -> None:
     """Forget all offsets of a group that is deleted."""
-    for name in (group, _MARK + group):
+    for name in (group, RESET_MARK + group):
         for row in offsets.of_group(name):
             offsets.forget(*row[:3])

@@ -14,6 +14,7 @@ import msgspec
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.settings.readers import READERS, readers_of
 
 from gantry_broker.store.tables.names import TOPICS_TOPIC
 
@@ -69,11 +70,27 @@ class TopicTable:
 
     def __init__(self, version: int = 0, topics: list[TopicConfig] | None = None) -> None:
         self.version = version
-        self._topics = {topic.topic_name: topic for topic in topics or []}
+        self._topics: dict[str, TopicConfig] = {}
+        self._with_readers: set[str] = set()  # names of topics that several members serve
         self._changed: dict[str, TopicConfig | None] = {}  # since ``take_changed``; None: gone
+        self._put(topics or [])
+        self._changed.clear()
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether reads of some topic are served by several members."""
+        return bool(self._with_readers)
+
+    @property
+    def most_readers(self) -> int:
+        """The readers of the queue that has most."""
+        return max(
+            (readers_of(self._topics[name].attributes).most for name in self._with_readers),
+            default=1,
+        )
 
     def lookup(self, name: str) -> TopicConfig | None:
         """The topic, or None when it does not exist (yet)."""
@@ -93,6 +110,7 @@ class TopicTable:
         self.version = change.version
         for name in change.removed:
             self._topics.pop(name, None)
+            self._with_readers.discard(name)
             self._changed[name] = None
         self._put(change.put)
         return change.removed
@@ -140,4 +158,9 @@ class TopicTable:
 
     def _put(self, topics: list[TopicConfig]) -> None:
         for topic in topics:
-            self._topics[topic.topic_name] = self._changed[topic.topic_name] = topic
+            name = topic.topic_name
+            self._topics[name] = self._changed[name] = topic
+            if READERS in topic.attributes and readers_of(topic.attributes).most > 1:
+                self._with_readers.add(name)
+            else:
+                self._with_readers.discard(name)

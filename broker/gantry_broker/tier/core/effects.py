@@ -137,15 +137,8 @@ class StatusChanged(msgspec.Struct, frozen=True):
     status: Status
 
 
-Call = (
-    CheckMeta
-    | ReadVersions
-    | CreateVersion
-    | ReadVersion
-    | ListAfter
-    | CutPack
-    | StorePack
-    | FindPack
-    | ReadTail
+StoreCall = (
+    CheckMeta | ReadVersions | CreateVersion | ReadVersion | ListAfter | StorePack | FindPack
 )
+Call = StoreCall | CutPack | ReadTail
 Effect = Call | CancelCalls | ArmTimer | Committed | FencedBy | StatusChanged

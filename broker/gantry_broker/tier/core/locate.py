@@ -9,7 +9,7 @@ or below what is known: what was before belongs to a queue that is gone, and lea
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -123,6 +123,10 @@ class RunIndex:
                 self._runs[queue] = kept
             else:
                 del self._runs[queue]
+
+    def places(self, queue: Queue) -> Sequence[RunPlace]:
+        """The runs of the queue, in the order of their offsets."""
+        return self._runs.get(queue, ())
 
     def start(self, queue: Queue) -> int | None:
         """The smallest offset of the queue in the tier; None when there is none of it."""

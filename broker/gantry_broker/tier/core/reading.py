@@ -9,11 +9,12 @@ always covers one range [start, covered) of the log without a hole. Rules protec
 * "It is not there" is only said by an index that covers everything the local log no longer has.
 * Only records whose run matches its sum are served, and each is the one that was asked for.
 
-What it refuses: more runs than ``RUNS_MAX``. ``readable_end`` stays where it is then; since a log
-is trimmed only below it (``retention``), what is not in the index is still on the disk.
+What it refuses: more runs than ``RUNS_MAX``, in all indexes of a process. ``readable_end`` stays
+where it is then; since a log is trimmed only below it (``retention``), what is not in the index is
+still on the disk.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from gantry_protocol.tier.chain import ChainState, advance, before, empty
@@ -110,13 +111,24 @@ class TierIndex:
     """
 
     def __init__(
-        self, place: Shard, *, runs_max: int = RUNS_MAX, patience: Patience | None = None
+        self,
+        place: Shard,
+        *,
+        has_room: Callable[[], bool] | None = None,
+        patience: Patience | None = None,
     ) -> None:
-        """An index of nothing."""
+        """An index of nothing.
+
+        Args:
+            place: of the group.
+            has_room: whether more runs may come in; None: as long as here are fewer than
+                ``RUNS_MAX``.
+            patience: see ``Losses``.
+        """
         self.chain: ChainState = empty(place)
         self.runs = RunIndex()
         self.losses = Losses(patience or Patience())
-        self._runs_max = runs_max
+        self._has_room = has_room or (lambda: self.runs.size < RUNS_MAX)
         self._taken = 0  # packs of the chain whose runs are in the index
 
     @property
@@ -144,7 +156,7 @@ class TierIndex:
     @property
     def is_full(self) -> bool:
         """Whether no more runs may come in."""
-        return self.runs.size >= self._runs_max
+        return not self._has_room()
 
     @property
     def waiting(self) -> int:
@@ -253,7 +265,7 @@ class TierIndex:
 
     def _behind(self, log_start: Offset) -> str:
         if self.is_full:
-            return f"the index of the tier is full: it holds {self.runs.size} runs"
+            return f"indexes of tiers are full: {self.runs.size} runs of this one are in memory"
         return (
             f"the tier was read up to {self.covered} so far, this broker's log begins at "
             f"{log_start}; {self.waiting} packs wait"

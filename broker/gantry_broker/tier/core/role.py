@@ -73,7 +73,7 @@ class UploadRole:
         self.seen: Pair | None = None
         self.session: UploadSession | None = None
         self.trouble = ""
-        self._chain = ChainState(shard=shard)
+        self._chain = ChainState(shard=shard)  # of earlier sessions, and of other readers
         self._writer = writer
         self._entropy = entropy
         self._limits = limits
@@ -99,6 +99,11 @@ class UploadRole:
     def claimed(self) -> bool:
         """Whether the newest version that is known is ours, of this mastership."""
         return self.session is not None and self.session.claimed
+
+    @property
+    def holds_pack(self) -> bool:
+        """Whether a pack was cut that is still to be sent."""
+        return self.session is not None and self.session.holds_pack
 
     @property
     def committed_end(self) -> Offset | None:
@@ -182,8 +187,11 @@ class UploadRole:
         return effects
 
     def _adopt(self, chain: ChainState | None) -> None:
-        """What another reader of this process has folded need not be read again at a promotion."""
-        if chain is not None and self.session is None and chain.v > self._chain.v:
+        """What another reader of this process has folded need not be read again.
+
+        At a promotion, or by a session that waits: what it would read next may be gone for good.
+        """
+        if chain is not None and chain.v > self._chain.v:
             self._chain = chain
 
     def _spoken_of(self, pair: Pair) -> list[fx.Effect]:
@@ -201,7 +209,7 @@ class UploadRole:
         if self.session is not None and self.state is State.BACKOFF:
             if self._now_ms < self._wake_ms:
                 return []
-            self.session.doubt()
+            self.session.doubt(self._chain)
             self._enter(self.session.state)
         elif self.session is not None:
             self.session.expire(self._now_ms)
@@ -273,7 +281,7 @@ class UploadRole:
 
     def _end_session(self) -> list[fx.Effect]:
         """Keep what was read of the chain, and forget everything that was planned."""
-        self._chain = self.chain
+        self._adopt(self.chain)
         self.session = None
         if self._call is None:
             return []

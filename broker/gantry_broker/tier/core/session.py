@@ -140,6 +140,11 @@ class UploadSession:
         """Whether anything waits for the store."""
         return self.state is not State.UPLOADING or self.local.limit > self.chain.end
 
+    @property
+    def holds_pack(self) -> bool:
+        """Whether a pack was cut that is still to be sent."""
+        return self._pack is not None and self._packed is _Packed.CUT
+
     def deadline_ms(self) -> int | None:
         """The time of an idle session's next own step; None before it uploads."""
         if self.state is not State.UPLOADING:
@@ -154,9 +159,16 @@ class UploadSession:
         if now_ms >= self._read_ms + self._limits.head_ms:
             self._stale = True
 
-    def doubt(self) -> None:
-        """Take whatever was known of the head for old."""
+    def doubt(self, chain: ChainState) -> None:
+        """Take whatever was known of the head for old.
+
+        Args:
+            chain: as another reader has folded it; gone on with where it reaches further, and no
+                version of ours is on its way.
+        """
         self._stale = True
+        if self.commit is None and chain.v > self.chain.v:
+            self.chain, self.checked = chain, False
 
     # ---- what is missing
 

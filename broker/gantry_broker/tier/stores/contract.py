@@ -2,7 +2,7 @@
 
 Rules protected: a create either says "this very call made it" or says nothing (``Maybe``): exists,
 conflict, time-out and 5xx are not told apart, because clients that retry and stores that answer
-late mix them up. Whoever needs to know reads the object (:func:`resolve`). "Not there" is an
+late mix them up. Whoever needs to know reads the object. "Not there" is an
 answer, never an error that could also mean "no bucket". Every call ends at its deadline.
 
 What it refuses: keys that could be another key (dots, empty parts), before any store sees them.
@@ -15,8 +15,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
-from gantry_protocol.tier.keys import ManKey, Shard
-from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
 
 DATA_TIMEOUT_S = 20.0  # packs
 MANIFEST_TIMEOUT_S = 5.0  # everything else
@@ -149,39 +147,3 @@ def check_listing(prefix: str, after: str | None, limit: int) -> None:
         check_key(prefix[:-1])
     if after is not None:
         check_key(after)
-
-
-class Mine(msgspec.Struct, frozen=True):
-    """The object is the one this attempt wrote."""
-
-    version: Version
-
-
-class Other(msgspec.Struct, frozen=True):
-    """The slot is taken by another attempt, of whomever."""
-
-    version: Version
-
-
-class Absent(msgspec.Struct, frozen=True):
-    """Nothing is there (yet: an earlier attempt may still land)."""
-
-
-Resolution: TypeAlias = Mine | Other | Absent
-
-
-async def resolve(
-    store: Store, place: Shard, v: int, nonce: str, *, timeout_s: float = MANIFEST_TIMEOUT_S
-) -> Resolution:
-    """The writer of manifest version ``v``: the end of every ambiguous create.
-
-    Raises:
-        StoreError: there is no answer; ask again.
-        TierObjectError: what is there cannot be used.
-    """
-    key = place.key(ManKey(v))
-    data = await store.get(key, max_bytes=MAX_OBJECT_BYTES, timeout_s=timeout_s)
-    if data is None:
-        return Absent()
-    version = decode_version(data, place, v)
-    return Mine(version) if version.nonce == nonce else Other(version)

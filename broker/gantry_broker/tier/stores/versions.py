@@ -4,7 +4,7 @@ Rule protected: what is listed is read, or the reading fails; a version is never
 """
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from gantry_protocol.tier.keys import ManKey, Shard, parse_key
 from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
@@ -37,23 +37,21 @@ async def read_version(store: Store, place: Shard, v: int) -> Version | None:
     return None if data is None else decode_version(data, place, v)
 
 
-async def read_later(
+async def later_numbers(
     store: Store, place: Shard, after: int, limit: int, *, seen: str = ""
-) -> tuple[Version, ...]:
-    """At most ``limit`` versions after ``after``, by rising number.
+) -> list[int]:
+    """Numbers of at most ``limit`` versions after ``after``, by rising number.
 
     Args:
         store: where the tier is.
         place: of the group in it.
-        after: 0 reads from the first.
+        after: 0 lists from the first.
         limit: how many at most.
         seen: why there must be versions; empty where there may be none yet.
 
     Raises:
-        StoreError: there is no answer; a version that was listed is not there; or there is not one
-            version, though there are packs, or there were versions before: neither a later one
-            than ``after`` nor that one itself.
-        TierObjectError: what is there cannot be used.
+        StoreError: there is no answer; or there is not one version, though there are packs, or
+            there were versions before: neither a later one than ``after`` nor that one itself.
     """
     again = 1 if after and seen else 0  # the newest one that is known, or nothing is proven
     numbers = await list_later(store, place, after - again, limit + again)
@@ -62,7 +60,16 @@ async def read_later(
     if not numbers and seen:
         which = f"no version from {after} on" if after else "no version"
         raise StoreError(f"{place.key('man/')} in {store.url} shows {which}: {seen}")
-    numbers = [v for v in numbers if v > after][:limit]
+    return [v for v in numbers if v > after][:limit]
+
+
+async def read_versions(store: Store, place: Shard, numbers: Sequence[int]) -> tuple[Version, ...]:
+    """The versions of these numbers, which were listed.
+
+    Raises:
+        StoreError: there is no answer, or one of them is not there.
+        TierObjectError: what is there cannot be used.
+    """
     versions: list[Version] = []
     for at in range(0, len(numbers), AT_ONCE):
         some = numbers[at : at + AT_ONCE]
@@ -72,6 +79,19 @@ async def read_later(
                 raise StoreError(f"{place.key(ManKey(v))} was listed and cannot be read")
             versions.append(version)
     return tuple(versions)
+
+
+async def read_later(
+    store: Store, place: Shard, after: int, limit: int, *, seen: str = ""
+) -> tuple[Version, ...]:
+    """At most ``limit`` versions after ``after``, all or none; see ``later_numbers``.
+
+    Raises:
+        StoreError: as ``later_numbers`` and ``read_versions``.
+        TierObjectError: what is there cannot be used.
+    """
+    numbers = await later_numbers(store, place, after, limit, seen=seen)
+    return await read_versions(store, place, numbers)
 
 
 async def first_version(store: Store, place: Shard) -> int | None:

@@ -11,17 +11,13 @@ from typing import NamedTuple
 import pytest
 from gantry_broker.tier.stores import (
     CREATED,
-    Absent,
     Credentials,
     Maybe,
-    Mine,
-    Other,
     Store,
     StoreRefused,
     StoreUnavailable,
     open_store,
     own_prefix,
-    resolve,
 )
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_protocol.tier.keys import ManKey
@@ -38,6 +34,7 @@ from support.store_contract import (
     read,
     some_claim,
 )
+from support.tier_resolution import Absent, Mine, Other, resolve
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCY"
 CREDENTIALS = Credentials("AKIAIOSFODNN7EXAMPLE", SECRET)

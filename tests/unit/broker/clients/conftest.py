@@ -11,7 +11,6 @@ from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.command import RemotingCommand, request
 from support.group_view import FakeConnection, FakeGroup
 from support.patience import PATIENCE_S
-from support.remote_group import make_group
 
 PULL: dict[str, object] = {
     "consumerGroup": "g",
@@ -73,15 +72,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@pytest.fixture(params=["local", "remote"])
-def store_kind(request: pytest.FixtureRequest) -> str:
-    """The same suite passes on a store in this process and on one behind a link."""
-    return request.param
-
-
 @pytest.fixture
-def group(tmp_path: Path, store_kind: str):
-    made = make_group(store_kind, tmp_path)
+def group(tmp_path: Path):
+    made = FakeGroup(tmp_path)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
     made.messages.log.close()

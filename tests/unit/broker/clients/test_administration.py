@@ -87,6 +87,9 @@ async def test_what_was_pulled_and_not_committed_is_in_flight(client, group) -> 
     assert progress(client)[queue(0)].pull_offset == 6
     client.ask(15, {**PULL, "commitOffset": 9}, oneway=True)
     assert progress(client)[queue(0)].pull_offset == 9, "never behind what is consumed"
+    reset = {"topic": "TopicTest", "group": "g", "timestamp": -1, "isForce": True}
+    client.call(222, {**reset, "queueId": 0, "offset": 2})
+    assert progress(client)[queue(0)].pull_offset == 2, "what was pulled before is not in flight"
 
 
 def test_who_has_not_pulled_for_longest_is_forgotten_first() -> None:
@@ -283,6 +286,7 @@ async def test_metrics_of_what_is_under_way(client, connect) -> None:
         "gantry_broker_committed_offsets_expired_total": 0,
         "gantry_broker_pulled_offsets": 0,
         "gantry_broker_consumer_questions": 1,
+        "gantry_broker_drain_refused_total": 0,
     }
     assert all(
         sample.value == 0

@@ -5,20 +5,20 @@ import json
 from typing import Any
 
 import pytest
+from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.consumers import (
     GROUPS_PER_REPORT,
     REMEMBER_S,
     REPORT_GAP_S,
     RETRY_S,
     VERIFY_EVERY_S,
-    Claim,
     Consumers,
 )
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.sessions import Sessions
 from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from gantry_protocol.bodies.consumers import ConsumerClient, ConsumerMembership, ConsumerTable
-from gantry_protocol.codes import ResponseCode
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import RequestTimeout
 from gantry_protocol.types import BrokerId, Epoch
@@ -33,7 +33,15 @@ def nothing_elsewhere() -> Elsewhere:
     return Elsewhere("c", NoControllers())
 
 
-class Controllers(NoControllers):
+class Asked(NoControllers):
+    """They note what they are asked of consumers; locks have tests of their own."""
+
+    def ask(self, command: RemotingCommand, done: Any, timeout_s: float) -> None:
+        if command.code != RequestCode.GANTRY_GET_LOCKS:
+            super().ask(command, done, timeout_s)
+
+
+class Controllers(Asked):
     """They keep what they are told, as the real ones do, unless they are silent."""
 
     def __init__(self) -> None:
@@ -241,7 +249,7 @@ async def test_settings_are_read_when_there_is_a_newer_version() -> None:
 
 
 async def test_what_an_earlier_mastership_asked_for_is_not_believed_in_this_one() -> None:
-    controllers = NoControllers()
+    controllers = Asked()
     consumers = Consumers("c", "g", controllers, nothing_elsewhere())
     consumers.began(CLAIM)
     consumers.began(NEXT)
@@ -257,7 +265,7 @@ async def test_what_an_earlier_mastership_asked_for_is_not_believed_in_this_one(
 @pytest.mark.looptime
 async def test_the_answer_to_a_report_of_an_earlier_mastership_is_not_heard() -> None:
     """It says nothing of the report that is under way now, which may still be lost."""
-    controllers = NoControllers()
+    controllers = Asked()
     master = Master(controllers)  # type: ignore[arg-type]  # it answers when told to
     empty = json.dumps({"groups": {}}).encode()
     late = []

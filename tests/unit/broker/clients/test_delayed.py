@@ -20,7 +20,6 @@ from gantry_protocol.errors import RecordError
 from gantry_protocol.records import MessageRecord, decode_properties, decode_record
 from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from support.group_view import FakeConnection, FakeGroup
-from support.remote_group import make_group
 
 LEVELS = DelayLevels.parse("30ms 60ms 5s")
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": "4", "f": "0", "g": "17", "h": "0"}
@@ -60,8 +59,8 @@ class Mastership:
 
 
 @pytest.fixture
-def group(tmp_path: Path, store_kind: str):
-    made = make_group(store_kind, tmp_path)
+def group(tmp_path: Path):
+    made = FakeGroup(tmp_path)
     made.now_ms = int(time.time() * 1000)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gantry_broker.clients.consumers import REPORT_GAP_S, Claim, Consumers
+from gantry_broker.clients.claim import Claim
+from gantry_broker.clients.consumers import REPORT_GAP_S, Consumers
 from gantry_broker.clients.elsewhere import LOOK_EVERY_S, LOOK_GAP_S, Elsewhere
 from gantry_broker.clients.sessions import Sessions
 from gantry_controller.metadata import consumer_view

@@ -7,7 +7,7 @@ import json
 import pytest
 from gantry_broker.clients import inspection
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
-from gantry_broker.clients.traffic import NAMES_MAX, Traffic
+from gantry_broker.clients.traffic import NAME_CHARS, NAMES_MAX, TAKEN_MAX, Traffic
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import MessageQueue, decode_body, decode_queue_table
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
@@ -160,6 +160,23 @@ async def test_where_members_are(client, connect) -> None:
     assert body == b'{"consumerTable":{"c1":%b}}' % table, "as Java writes it; c2 is gone"
 
 
+async def test_every_member_is_asked_where_it_is(client, connect) -> None:
+    members = {"c1": client, "c2": connect(), "c3": connect()}
+    for name, member in members.items():
+        join(member, T, name=name)
+    asker = connect()
+    asked, _ = asker.ask(223, {"topic": T, "group": "g"})
+    for number, member in enumerate(members.values()):
+        assert asker.conn.replies == []
+        (question,) = [one for one in member.conn.sent if one.code == 221]
+        table = encode_queue_map({MessageQueue("broker-a", 1, T): number})
+        member.processor.answered(
+            member.conn, reply(question, body=b'{"messageQueueTable":%b}' % table)
+        )
+    for name in members:
+        assert b'"%b":{' % name.encode() in asker.conn.answer_to(asked).body
+
+
 async def test_where_one_member_is(client, connect) -> None:
     join(client, T)
     asker = connect()
@@ -195,6 +212,30 @@ def test_windows_of_traffic() -> None:
     assert 86_400 <= day.seconds <= 90_000
     assert traffic.moved("t@g")[0].rate == 2.0
     assert traffic.moved("x")[0].messages == 0
+
+
+def test_what_is_taken_at_a_front_is_added_at_its_master() -> None:
+    front, master = Traffic(0.0), Traffic(0.0)
+    for _ in range(3):
+        front.put("t", 1)
+        front.got("g", "t", 2)
+    master.put("t", 1)
+    master.turn(10.0)
+    master.add(*front.take())
+    assert front.take() == ({}, {}), "each is told once"
+    assert master.totals() == (4, 6)
+    master.turn(20.0)
+    assert (master.put_rate("t"), master.got_rate("g")) == (0.3, 0.6)
+    assert master.totals() == (4, 6)
+
+
+def test_what_is_taken_at_once_is_bounded() -> None:
+    front = Traffic(0.0)
+    for number in range(TAKEN_MAX + 1):
+        front.put(f"t{number}", 1)
+    front.got("g" * (NAME_CHARS + 1), "t", 1)
+    assert [len(part) for part in front.take()] == [TAKEN_MAX, 0]
+    assert front.take() == ({f"t{TAKEN_MAX}": 1}, {})
 
 
 def test_names_in_a_window_are_bounded() -> None:
@@ -295,6 +336,6 @@ async def test_what_is_not_cloned(client, group) -> None:
 async def test_a_pull_is_counted_for_its_topic(client, group) -> None:
     fill(group)
     client.call(11, PULL)
-    client.processor._traffic.turn(client.processor._traffic._totals[-1].at_s + 10)
+    client.processor.traffic.turn(client.processor.traffic._totals[-1].at_s + 10)
     minute = shown(client, 315, statsName="GROUP_GET_NUMS", statsKey=f"{T}@g")["statsMinute"]
     assert (minute["sum"], minute["tps"]) == (9, 0.9)

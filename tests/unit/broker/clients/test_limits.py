@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.quotas import Quota, Quotas
 from gantry_broker.clients.throttle import Throttle
-from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import RequestCode, ResponseCode
 from support.group_view import FakeGroup
-from support.remote_group import RemoteGroup
 
 from .conftest import PULL, Client, FullDisk
 
@@ -43,25 +40,6 @@ async def test_a_full_disk_refuses_messages_and_serves_everything_else(limited) 
     assert (await client.answer(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
     full.clear()
     assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"again").code == 0
-
-
-async def test_a_store_elsewhere_says_that_its_disk_is_full(tmp_path: Path) -> None:
-    group = RemoteGroup(tmp_path)
-    group.add_topic(TopicConfig("TopicTest", read_queue_nums=4, write_queue_nums=4))
-    client = Client(ClientProcessor(group, disk=group.remote))
-    assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"kept").code == 0
-    group.disk_is_full = True
-    group.session.tell_state()
-    refused = client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"more")
-    assert (refused.code, "nearly full" in refused.remark) == (14, True)
-    assert b"kept" in client.call(RequestCode.PULL_MESSAGE, PULL_ONE).body
-    commit = {"consumerGroup": "g", "topic": "TopicTest", "queueId": 1, "commitOffset": 1}
-    assert (await client.answer(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
-    group.disk_is_full = False
-    group.session.tell_state()
-    assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"again").code == 0
-    client.processor.close()
-    group.messages.log.close()
 
 
 async def test_what_pulls_return_is_charged_to_their_tenant(limited, group: FakeGroup) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from gantry_broker.clients import sessions
-from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import (
     CheckClientRequestBody,
@@ -143,6 +142,23 @@ def test_broadcasting_groups_are_not_told(client) -> None:
     assert _told(client) == 0
 
 
+def test_a_clients_second_connection_is_no_change_of_its_group(connect, processor) -> None:
+    """A consumer is connected to the master, and to each replica that serves reads."""
+    first, second, other = connect(), connect(), connect()
+    _beat(first, "c1", "TopicTest")
+    _beat(other, "c2", "TopicTest")
+    assert (_told(first), _told(other)) == (2, 1)
+    _beat(second, "c1", "TopicTest")
+    assert _ids(other) == ["c1", "c2"]
+    assert (_told(first), _told(second), _told(other)) == (0, 0, 0)
+    processor.connection_closed(second.conn)
+    assert _ids(other) == ["c1", "c2"]
+    assert (_told(first), _told(other)) == (0, 0)
+    processor.connection_closed(first.conn)
+    assert _ids(other) == ["c2"]
+    assert _told(other) == 1
+
+
 def test_a_client_that_came_back_is_listed_once(connect, processor) -> None:
     old, new = connect(), connect()
     _beat(old, "c1", "TopicTest")
@@ -186,6 +202,40 @@ def test_silent_members_are_closed_and_the_rest_is_told(connect, processor) -> N
     assert not alive.conn.closed
     assert _told(alive) == 1
     assert _ids(alive) == ["c2"]
+
+
+def test_a_member_that_asks_anything_is_heard(connect, processor) -> None:
+    """Java's heartbeats stay away for minutes while another broker is silent; its pulls do not."""
+    now_s = [1000.0]
+    processor._sessions._clock = lambda: now_s[0]
+    pulling, other = connect(), connect()
+    _beat(pulling, "c1", "TopicTest")
+    _beat(other, "c2", "TopicTest")
+    now_s[0] += sessions.EXPIRY_S + 1
+    pulling.conn.heard_s = now_s[0] - 1
+    _beat(other, "c2", "TopicTest")
+    processor._sessions.expire()
+    assert not pulling.conn.closed
+    assert sorted(_ids(other)) == ["c1", "c2"]
+    now_s[0] += sessions.EXPIRY_S
+    processor._sessions.expire()
+    assert pulling.conn.closed
+
+
+def test_a_group_that_heartbeats_leave_out_loses_the_member(connect, processor) -> None:
+    """Its client has left, and UnregisterClient was lost."""
+    now_s = [1000.0]
+    processor._sessions._clock = lambda: now_s[0]
+    client = connect()
+    _beat(client, "c1", "TopicTest")
+    for _ in range(2):
+        now_s[0] += sessions.EXPIRY_S - 1
+        client.conn.heard_s = now_s[0]
+        body = HeartbeatData("c1", producer_data_set=[ProducerData("pg")])
+        client.call(BEAT, None, encode_body(body))
+        assert processor._sessions.has("g", "c1")
+        processor._sessions.expire()
+    assert not processor._sessions.has("g", "c1")
 
 
 def test_producers_come_and_go(client, processor) -> None:
@@ -256,26 +306,3 @@ def test_locks_over_the_wire_are_for_this_brokers_queues(client) -> None:
     assert client.call(42, None, body).body == b""
     other = client.call(41, None, encode_body(LockBatchBody("g", "c2", _queues(0))))
     assert decode_body(LockedQueues, other.body).lock_ok_mq_set == _queues(0)
-
-
-def test_locks_end_after_a_minute_without_renewal_and_belong_to_one_group() -> None:
-    now_s = [0.0]
-    locks = QueueLocks(lambda: now_s[0])
-    assert locks.lock("g", "c1", _queues(0, 1)) == _queues(0, 1)
-    assert locks.lock("h", "c2", _queues(0)) == _queues(0)
-    now_s[0] = 50
-    assert locks.lock("g", "c1", _queues(0)) == _queues(0)
-    now_s[0] = 61
-    assert locks.lock("g", "c2", _queues(0, 1)) == _queues(1)
-    locks.unlock("g", "c2", _queues(0, 1))
-    assert locks.lock("g", "c3", _queues(0, 1)) == _queues(1)
-
-
-def test_locks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gantry_broker.clients.locks.MAX_LOCKS", 2)
-    now_s = [0.0]
-    locks = QueueLocks(lambda: now_s[0])
-    assert locks.lock("g", "c1", _queues(0, 1, 2)) == _queues(0, 1)
-    assert locks.lock("g", "c1", _queues(1, 2)) == _queues(1), "renewing is always possible"
-    now_s[0] = 70
-    assert locks.lock("g", "c2", _queues(2)) == _queues(2)

@@ -187,6 +187,42 @@ async def test_writes_that_are_refused_are_tried_again_at_growing_intervals(
     await _until(lambda: _written(group))
 
 
+async def test_who_waits_for_a_commit_does_not_hurry_the_next_try(
+    client, group, processor, monkeypatch
+) -> None:
+    for name in ("WRITE_INTERVAL_S", "RETRY_MAX_S"):
+        monkeypatch.setattr(f"gantry_broker.clients.offsets.{name}", 1000.0)
+    group.append_error = RecordError("no")
+    client.ask(15, {**WHO, "commitOffset": 5})
+    await _until(lambda: processor.commits_failed == 1)
+    group.append_error = None
+    client.ask(15, {**WHO, "commitOffset": 6})
+    await asyncio.sleep(0.05)  # 50 times as long as commits that are waited for gather here
+    assert not _written(group)
+
+
+@pytest.mark.parametrize("was_stored", [True, False])
+async def test_a_commit_that_is_written_again_ends_with_the_last_record_of_it(
+    client, group, *, was_stored: bool
+) -> None:
+    """The table waits for the records that are in the log, and for no others."""
+    group.holding = True
+    if not was_stored:
+        group.append_error = RecordError("no")
+    _commit(client, 5)
+    await _until(lambda: group.appended if was_stored else client.processor.commits_failed)
+    if was_stored:
+        group.give_up()
+    group.append_error = None
+    await _until(lambda: len(group.appended) == 1 + was_stored)
+    (stored, _), *_ = group._held
+    if was_stored:
+        stores.confirm(group.messages, stored[0].offset)
+        assert group.store.committed._pending == {("g", "TopicTest", 1): 5}
+    group.confirm()
+    await _until(lambda: not group.store.committed._pending)
+
+
 async def test_a_commit_no_record_can_carry_keeps_nobody_else_from_the_log(client, group) -> None:
     """It cannot come through a door any more; what is in memory must not stop the others."""
     group.store.committed.commit("x" * 5_500_000, "TopicTest", 1, 1)

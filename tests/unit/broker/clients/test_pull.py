@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from gantry_broker.clients.waiting_room import RoomLimits
@@ -190,14 +191,47 @@ async def test_a_pull_at_the_end_waits_and_wakes_with_its_opaque(client, group, 
     assert all(to is not other for to, _ in client.conn.replies)
 
 
-async def test_records_that_come_while_the_store_is_asked_are_not_missed(client, group) -> None:
-    asked, _ = client.ask(11, {**PULL, "subscription": "A", "sysFlag": SUSPEND})
+def _late(group) -> list[Callable[[], None]]:
+    """From now on the store answers reads when a test calls what is in the list."""
     read, late = group.store.read, []
 
     def answering_late(wanted, done) -> None:
         read(wanted, lambda result: late.append(lambda: done(result)))
 
     group.store.read = answering_late
+    return late
+
+
+async def test_a_pull_that_ends_while_the_store_is_asked_is_answered_once(
+    client, group, processor
+) -> None:
+    asked, _ = client.ask(11, {**PULL, "sysFlag": SUSPEND})
+    late = _late(group)
+    _fill(group, None)
+    processor._puller.parking.release()
+    (answer_now,) = late
+    answer_now()
+    assert [(to, answer.code) for to, answer in client.conn.replies] == [(asked, 19)]
+
+
+async def test_who_closed_while_the_store_was_asked_has_pulled_nothing(
+    client, group, processor
+) -> None:
+    """Nobody has said so yet; the end of its connection is on its way."""
+    client.ask(11, {**PULL, "sysFlag": SUSPEND})
+    late = _late(group)
+    client.ask(11, {**PULL, "queueId": 1, "sysFlag": SUSPEND})
+    _fill(group, None)
+    client.conn.closed = True
+    for answer_now in late:
+        answer_now()
+    assert (len(late), processor.parked_pulls) == (2, 0)
+    assert processor._puller.pulled.offset("g", "TopicTest", 0) is None
+
+
+async def test_records_that_come_while_the_store_is_asked_are_not_missed(client, group) -> None:
+    asked, _ = client.ask(11, {**PULL, "subscription": "A", "sysFlag": SUSPEND})
+    read, late = group.store.read, _late(group)
     _fill(group, "B")
     (answer_now,) = late
     _fill(group, "A")
@@ -346,7 +380,8 @@ async def test_the_end_of_the_mastership_sends_waiting_pulls_back(client, proces
 
 async def test_a_pull_commits_only_with_its_bit_and_a_sensible_offset(client, group) -> None:
     _fill(group, None)
-    for sys_flag, offset, expected in ((4, 1, None), (5, -1, None), (5, 1, 1), (5, 0, 0)):
+    commits = ((4, 1, None), (5, -1, None), (5, 1, 1), (5, -1, 1), (4, 2, 1), (5, 0, 0))
+    for sys_flag, offset, expected in commits:
         client.call(11, {**PULL, "sysFlag": sys_flag, "commitOffset": offset})
         assert group.store.committed.query("g", "TopicTest", 0) == expected
 

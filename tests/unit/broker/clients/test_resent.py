@@ -97,6 +97,37 @@ async def test_a_batch_that_is_there_is_answered_in_full(client, group, count: i
     assert stored(group) == count
 
 
+@pytest.mark.parametrize("queue_id", [1, -1])
+async def test_of_a_batch_whose_end_was_cut_off_the_rest_is_stored(
+    client, group, queue_id: int
+) -> None:
+    messages = [BatchMessage(b"m%d" % n, f"UNIQ_KEY\x01B{n}\x02") for n in range(5)]
+    ext = {**header(key="B", queue_id=queue_id), "m": "true"}
+    first = client.call(320, ext, encode_batch(messages[:3]))
+    queue = int(first.ext["queueId"])
+    between = client.call(310, header(key="other", queue_id=queue), b"another one")
+    answer = await again_later(client, ext, encode_batch(messages), 320)
+    assert (answer.code, stored(group)) == (0, 6)
+    ids = answer.ext["msgId"].split(",")
+    assert (ids[:3], len(set(ids))) == (first.ext["msgId"].split(","), 5)
+    assert between.ext["msgId"] not in ids
+    assert [answer.ext[name] for name in ("queueId", "queueOffset")] == [str(queue), "0"]
+    whole = await again_later(client, ext, encode_batch(messages), 320)
+    assert (whole.ext["msgId"], stored(group)) == (answer.ext["msgId"], 6)
+    assert client.processor.resent.completed == 1
+
+
+async def test_a_batch_whose_rest_cannot_be_stored_may_be_there(client, group) -> None:
+    messages = [BatchMessage(b"m%d" % n, f"UNIQ_KEY\x01B{n}\x02") for n in range(5)]
+    ext = {**header(key="B"), "m": "true"}
+    client.call(320, ext, encode_batch(messages[:3]))
+    client.processor.resent._no_room = lambda: Refusal(ResponseCode.SYSTEM_BUSY, "full")
+    answer = await again_later(client, ext, encode_batch(messages), 320)
+    assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "full")
+    assert answer.ext[MAY_BE_STORED] == "true"
+    assert stored(group) == 3
+
+
 @pytest.mark.parametrize(
     "ext",
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gantry_broker.clients.consumers import Claim
+from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.processor import ClientProcessor
 from gantry_broker.clients.reset_plan import QueueNow, Wish, check, plan
 from gantry_broker.store.contract import Refusal

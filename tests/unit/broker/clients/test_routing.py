@@ -3,86 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from gantry_broker.clients import routing
+from gantry_broker.clients.plain_sends import HOST
 from gantry_broker.clients.resent import RESENT
-from gantry_broker.clients.routing import ClientRouter
-from gantry_broker.clients.send import HOST
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.frame import encode
 from gantry_protocol.proxy_preamble import build_v1
-from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.remoting import splice
 from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.remoting.server import RemotingServer
-
-READ, WRITE = RequestCode.GET_MAX_OFFSET, RequestCode.SEND_MESSAGE_V2
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.001)
-
-
-class Member:
-    """One broker whose role the test decides."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.serving = self.leaving = False
-        self.master = ""
-        self.epoch = 0
-        self.asked = 0
-        self.peers: list[tuple[str, bool]] = []
-        self.router = ClientRouter(
-            master_address=lambda: self.master,
-            epoch=lambda: self.epoch,
-            ask=self._ask,
-        )
-        self.router.member = self
-        self.server = RemotingServer(self.router.handle, on_close=self.router.connection_closed)
-        self.address = ""
-        self._clients: list[RemotingClient] = []
-
-    @property
-    def takes_requests(self) -> bool:
-        return self.serving
-
-    def _ask(self) -> None:
-        self.asked += 1
-
-    def _serve(self, conn: Connection, command: RemotingCommand) -> RemotingCommand:
-        self.peers.append((conn.peer, conn.proxied))
-        return reply(command, remark=self.name)
-
-    async def start(self) -> Member:
-        self.address = f"127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
-        return self
-
-    async def stop(self) -> None:
-        for client in self._clients:
-            client.close()
-        self.router.close()
-        await self.server.stop(0)
-
-    def become_master(self) -> None:
-        self.serving, self.master = True, ""
-        self.router.processor = self._serve
-        self.router.role_changed()
-
-    def follow(self, master: str) -> None:
-        self.serving, self.master = False, master
-        self.router.processor = None
-        self.router.role_changed()
-
-    async def client(self) -> RemotingClient:
-        client = await RemotingClient().connect(self.address)
-        self._clients.append(client)
-        return client
+from support.routed_member import READ, WRITE, Member, ask, until
 
 
 @pytest.fixture
@@ -91,10 +25,6 @@ async def members() -> AsyncIterator[tuple[Member, Member]]:
     yield one, other
     await one.stop()
     await other.stop()
-
-
-async def ask(client: RemotingClient, code: int = READ) -> str | None:
-    return (await client.call(request(code), 5)).remark
 
 
 async def test_the_master_serves(members: tuple[Member, Member]) -> None:
@@ -148,6 +78,25 @@ async def test_nobody_waits_for_ever_and_who_did_looks_elsewhere(
     await until(lambda: client.closed)
     one.become_master()
     assert await ask(await one.client()) == "one"
+
+
+async def test_a_master_that_does_not_accept_is_not_waited_for_longer_than_none(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packets to its machine are lost, so that a connection is neither made nor refused."""
+    monkeypatch.setattr(routing, "HOLD_S", 0.05)
+    never = asyncio.Event()
+
+    async def swallowed(*_: object) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(splice, "open_connection", swallowed)
+    one, other = members
+    one.follow(other.address)
+    client = await one.client()
+    assert (await client.call(request(READ), 5)).code == 14
+    await until(lambda: client.closed)
+    assert (one.router.held, one.router.spliced) == (0, 0)
 
 
 async def test_the_number_of_waiting_connections_is_bounded(

@@ -123,6 +123,8 @@ def test_the_groups_own_settings(client, group) -> None:
         assert _back(client, record).code == 0
         assert decode_properties(_last(group).properties)["REAL_QID"] == queue_id
     assert group.created[0].write_queue_nums == 3
+    assert _back(client, _stored(group, reconsume_times=2), maxReconsumeTimes=-1).code == 0
+    assert group.created[1].write_queue_nums == 1, "of dead letters there is one queue"
     configs["CG"] = SubscriptionGroupConfig("CG", retry_queue_nums=0)
     before = len(group.appended)
     assert _back(client, record).code == 0, "such a group wants nothing a second time"
@@ -158,6 +160,18 @@ def test_anything_but_0_makes_the_consumer_send_it_once_more(client, group, arra
     record = _stored(group)
     arrange(group)
     assert _back(client, record).code == code
+
+
+def test_who_is_no_master_any_more_once_the_topic_is_made_stores_nothing(client, group) -> None:
+    record = _stored(group)
+    group.holding_topics = True
+    asked, answer = client.ask(36, {**BACK, "offset": record.physical_offset})
+    assert answer is None
+    group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
+    before = len(group.appended)
+    group.release_topics()
+    assert client.conn.answer_to(asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert len(group.appended) == before
 
 
 def test_not_confirmed_is_not_0(client, group) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gantry_broker.clients.consumers import Claim
+from gantry_broker.clients.claim import Claim
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.command import reply
@@ -16,13 +16,13 @@ from gantry_protocol.types import BrokerId, Epoch
 from .conftest import PULL
 
 
-def learn(group, **config: object) -> None:
-    """The controllers' table has this one group now."""
+def learn(group, *, said: int = 0, **config: object) -> None:
+    """The controllers' table has this one group now; they may have ``said`` an older version."""
     version = group.consumers._configs_version + 1
     group.consumers.catch_up(version)
     command, done = group.controllers.asked[-1]
     table = {"subscriptionGroupTable": {"g": {"groupName": "g", **config}}}
-    ext = {"subscriptionsVersion": str(version)}
+    ext = {"subscriptionsVersion": str(said or version)}
     done(reply(command, ext=ext, body=json.dumps(table).encode()))
 
 
@@ -55,6 +55,16 @@ def test_what_was_read_is_shown(client, group) -> None:
     assert json.loads(client.call(352, {"group": "g"}).body)["retryMaxTimes"] == 3
     table = json.loads(client.call(201).body)["subscriptionGroupTable"]
     assert table["g"]["retryMaxTimes"] == 3
+
+
+def test_older_settings_do_not_replace_newer_ones(group) -> None:
+    """A controller that had not heard of the newest may answer."""
+    learn(group, retryMaxTimes=3)
+    learn(group, retryMaxTimes=4)
+    learn(group, retryMaxTimes=3, said=1)
+    assert group.consumers.config("g").retry_max_times == 4
+    learn(group, retryMaxTimes=5)
+    assert group.consumers.config("g").retry_max_times == 5
 
 
 def test_a_group_that_may_not_consume_gets_nothing(client, group) -> None:

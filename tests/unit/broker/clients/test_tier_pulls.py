@@ -24,6 +24,7 @@ class FakeTier:
         self.answer: Answer = Trouble("not yet")
         self.asked: list[tuple[Queue, Wanted, Local]] = []
         self.hold: asyncio.Event | None = None
+        self.begins = 0
 
     async def read(self, queue: Queue, wanted: Wanted, local: Local) -> Answer:
         self.asked.append((queue, wanted, local))
@@ -36,6 +37,10 @@ class FakeTier:
 
     def earliest(self, queue: Queue) -> int | None:
         return 77
+
+    def first(self, queue: Queue, offset: int, local: Local) -> int:
+        assert local.minimum == 4
+        return max(offset, self.begins)
 
 
 PULL_SECOND = {**PULL, "queueOffset": 1, "suspendTimeoutMillis": 15_000}
@@ -171,6 +176,18 @@ async def test_the_minimum_is_the_tiers(client, group, tier) -> None:
     assert client.call(RequestCode.GET_MIN_OFFSET, ext).ext == {"offset": "0"}
     group.messages.tiered = False
     assert client.call(RequestCode.GET_MIN_OFFSET, ext).ext == {"offset": "4"}
+
+
+@pytest.mark.parametrize("begins", [2, 4])
+async def test_what_was_removed_from_the_tier_is_not_promised(client, tier, begins: int) -> None:
+    ext = {"topic": "TopicTest", "queueId": 0}
+    tier.begins = begins
+    assert client.call(RequestCode.GET_MIN_OFFSET, ext).ext == {"offset": str(begins)}
+    tier.answer = Gone(begins)
+    answer = await answered(client)
+    assert (answer.code, answer.ext["minOffset"]) == (21, str(begins))
+    found = client.call(RequestCode.GET_EARLIEST_MSG_STORETIME, ext).ext
+    assert (found == {"timestamp": "77"}) == (begins < 4), "the tier's, or of what is here"
 
 
 async def test_a_time_before_the_local_log_is_looked_for_in_the_tier(client, group, tier) -> None:

@@ -21,9 +21,9 @@ from gantry_protocol.records import (
     decode_properties,
     decode_record,
 )
+from support import stores
 from support.group_view import FakeConnection, FakeGroup
 from support.late_store import LateStore
-from support.remote_group import make_group
 from support.transactions import (
     COMMIT,
     GROUP,
@@ -51,8 +51,8 @@ async def _read_log() -> None:
 
 
 @pytest.fixture
-def group(tmp_path: Path, store_kind: str) -> Iterator[FakeGroup]:
-    made = make_group(store_kind, tmp_path)
+def group(tmp_path: Path) -> Iterator[FakeGroup]:
+    made = FakeGroup(tmp_path)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
     made.messages.log.close()
@@ -201,6 +201,46 @@ async def test_an_end_waits_for_its_half_message_to_be_read(serve, group, monkey
     await _read_log()
     assert client.conn.answer_to(asked).code == 0
     assert len(read_queue(group.messages, "TopicTest", 2)) == 1
+
+
+def _being_read(client, group, end) -> tuple[RemotingCommand, Callable[[], None]]:
+    """A 37 whose half message is being read, and what lets the store answer."""
+    late: list[Callable[[], None]] = []
+    read = group.store.read
+    group.store.read = lambda at, done: read(at, lambda result: late.append(lambda: done(result)))
+    asked, _ = client.ask(37, end)
+    group.store.read = read
+    (answer_now,) = late
+    return asked, answer_now
+
+
+async def test_an_end_waits_until_it_is_known_again_what_has_ended(serve, group) -> None:
+    client = Client(serve())
+    await _read_log()
+    sent = client.call(310, half(), b"x")
+    await _read_log()
+    asked, answer_now = _being_read(client, group, claim(sent, COMMIT))
+    client.processor.transactions._fail(GantryError("it does not read"))
+    answer_now()
+    assert read_queue(group.messages, "TopicTest", 2) == []
+    await asyncio.sleep(1)
+    assert client.conn.answer_to(asked).code == 0
+    assert len(read_queue(group.messages, "TopicTest", 2)) == 1
+
+
+async def test_an_end_that_a_former_mastership_was_reading_for_ends_nothing(serve, group) -> None:
+    """The next one, of this very broker, knows what has ended since."""
+    client = Client(serve())
+    await _read_log()
+    sent = client.call(310, half(), b"x")
+    await _read_log()
+    asked, answer_now = _being_read(client, group, claim(sent, COMMIT))
+    client.processor = serve()
+    await _read_log()
+    assert client.call(37, claim(sent, ROLLBACK)).code == 0
+    answer_now()
+    assert client.conn.answer_to(asked).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert read_queue(group.messages, "TopicTest", 2) == []
 
 
 async def test_a_confirmed_outcome_holds_before_it_was_read_back(serve, group, monkeypatch) -> None:
@@ -502,8 +542,8 @@ async def test_nothing_is_written_while_nothing_happens(serve, group) -> None:
     assert client.processor.transactions.counters.tables == 1
 
 
-async def test_a_cut_behind_the_op_record_does_not_lose_the_message(serve, group) -> None:
-    client = Client(serve())
+def _cut_behind_the_op_record(client, group) -> RemotingCommand:
+    """A commit of which the next master finds the op record only; returns the half's answer."""
     sent = client.call(310, half(), b"paid")
     group.holding = True
     client.ask(37, claim(sent, COMMIT))
@@ -512,6 +552,42 @@ async def test_a_cut_behind_the_op_record_does_not_lose_the_message(serve, group
     group.messages.truncate(message.physical_offset)
     group.messages.take_mastership()
     group.holding = False
+    return sent
+
+
+async def test_what_was_sent_behind_a_cut_is_not_taken_for_the_message_that_it_took(
+    serve, group
+) -> None:
+    _cut_behind_the_op_record(Client(serve()), group)
+    stores.put(group.messages, stores.message("TopicTest", 2, b"another"))
+    stores.confirm(group.messages)
+    serve()
+    await _read_log()
+    bodies = [record.body for record in read_queue(group.messages, "TopicTest", 2)]
+    assert bodies == [b"another", b"paid"]
+
+
+async def test_a_message_that_a_cut_took_is_appended_once_it_may_be(serve, group) -> None:
+    _cut_behind_the_op_record(Client(serve()), group)
+    group.confirm()
+    append, refusals = group.append, [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
+
+    def refusing(records, done) -> None:
+        if refusals:
+            done(SendOutcome(refusals.pop(), "not yet"))
+        else:
+            append(records, done)
+
+    group.append = group.store.append = refusing
+    serve()
+    await asyncio.sleep(1)
+    bodies = [record.body for record in read_queue(group.messages, "TopicTest", 2)]
+    assert (bodies, refusals) == ([b"paid"], [])
+
+
+async def test_a_cut_behind_the_op_record_does_not_lose_the_message(serve, group) -> None:
+    client = Client(serve())
+    sent = _cut_behind_the_op_record(client, group)
     successor = Client(serve())
     asked, answer = successor.ask(37, claim(sent, ROLLBACK))
     assert answer is None  # held: what the old master wrote is not confirmed yet

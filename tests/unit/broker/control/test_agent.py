@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gantry_broker.control import identity as identities
 from gantry_broker.control.agent import NOTICE_GAP_S, REFRESH_GAP_S, ControlAgent
+from gantry_broker.control.joining import IdStruck
 from gantry_broker.control.requests import Report, Speaker
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
@@ -20,7 +21,10 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import RequestTimeout
 from gantry_protocol.headers.codec import to_ext
-from gantry_protocol.headers.controller import GetReplicaInfoResponseHeader
+from gantry_protocol.headers.controller import (
+    GetNextBrokerIdResponseHeader,
+    GetReplicaInfoResponseHeader,
+)
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.broker_cluster import eventually
@@ -52,6 +56,7 @@ class World:
         self.controllers = Controllers()
         self.views: list[ControllerView] = []
         self.answered: list[float] = []
+        self.failures: list[BaseException] = []
         self.beats = 0
         line: Any = self.controllers
         self.controllers.beat = self._beat  # type: ignore[method-assign]
@@ -69,7 +74,7 @@ class World:
             report=lambda: Report(Epoch(5), Offset(0), Offset(0), Offset(0), draining=False),
             learned=self.views.append,
             answered=self.answered.append,
-            failed=pytest.fail,
+            failed=self.failures.append,
         )
 
     def _beat(self, _: object) -> None:
@@ -83,13 +88,24 @@ class World:
         await eventually(lambda: self.agent.registered, "it is registered")
         await self.looking()
 
+    async def asking(self, wanted: RequestCode) -> None:
+        await eventually(lambda: bool(self.controllers.of(wanted)), f"it asks {wanted.name}")
+
     async def registering(self) -> None:
-        wanted = RequestCode.CONTROLLER_REGISTER_BROKER
-        await eventually(lambda: bool(self.controllers.of(wanted)), "it registers")
+        await self.asking(RequestCode.CONTROLLER_REGISTER_BROKER)
 
     async def looking(self) -> None:
-        wanted = RequestCode.CONTROLLER_GET_REPLICA_INFO
-        await eventually(lambda: bool(self.controllers.of(wanted)), "it looks")
+        await self.asking(RequestCode.CONTROLLER_GET_REPLICA_INFO)
+
+    async def is_refused_its_id(self, next_id: int) -> None:
+        """The controllers have not given it the id, and say which one they would give next."""
+        await self.asking(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+        taken = ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        self.controllers.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID, taken)
+        next_one = RequestCode.CONTROLLER_GET_NEXT_BROKER_ID
+        await self.asking(next_one)
+        ext = to_ext(GetNextBrokerIdResponseHeader("c", "g", BrokerId(next_id)))
+        self.controllers.answer(next_one, ResponseCode.SUCCESS, ext=ext)
 
     def told(self, epoch: int, *, group_uid: str | None = None) -> dict[str, Any]:
         """What an answer to a look says."""
@@ -106,6 +122,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await made.start()
     yield made
     await made.agent.stop()
+    assert made.failures == []
 
 
 async def test_who_is_registered_says_so_at_once(world: World) -> None:
@@ -225,6 +242,29 @@ async def test_after_the_stop_nothing_is_learned(world: World) -> None:
 async def test_who_was_forgotten_registers_again(world: World) -> None:
     world.controllers.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, FORGOTTEN)
     await world.registering()
+
+
+async def test_an_id_that_a_new_quorum_gave_to_another_volume_is_given_up(tmp_path: Path) -> None:
+    """It had not issued the id when it was asked first, and has since: two would knock under it."""
+    world = World(tmp_path)
+    await world.agent.join()
+    world.agent.start()
+    register = RequestCode.CONTROLLER_REGISTER_BROKER
+    await world.registering()
+    (asked, _), *_ = world.controllers.of(register)
+    assert (asked.ext or {})["registerCheckCode"] == "code", "the volume's"
+    unknown = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    world.controllers.answer(register, unknown)
+    await world.is_refused_its_id(next_id=1)
+    await world.registering()
+    assert world.failures == [], "no quorum takes an id that it never issued"
+    behind = ResponseCode.CONTROLLER_INVALID_REQUEST
+    world.controllers.answer(register, behind, remark="ControllerBehind: broker 1 has written")
+    await world.is_refused_its_id(next_id=2)
+    await eventually(lambda: bool(world.failures), "it takes another id")
+    assert isinstance(world.failures[0], IdStruck)
+    assert world.agent.behind
+    await world.agent.stop()
 
 
 async def test_elections_are_asked_for_one_at_a_time_and_again(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.control import requests
 from gantry_broker.control.agent import _proposal_outcome
 from gantry_broker.control.requests import Known, Report, Speaker
@@ -97,19 +98,55 @@ def test_a_heartbeat_says_what_is_wrong_with_a_disk(field: str, name: str) -> No
     assert getattr(heartbeat_header(body, body.rows[0]), field) == "a message"
 
 
+def test_a_heartbeat_says_what_is_left_of_a_drained_group() -> None:
+    plain = to_ext(requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500))
+    left = DrainReport(False, 40, 3, 2, "40 messages wait")
+    for drain, said in (
+        (
+            left,
+            {
+                "drainDone": "false",
+                "drainUnread": "40",
+                "drainParked": "3",
+                "drainTransactions": "2",
+                "drainWaitsFor": "40 messages wait",
+            },
+        ),
+        (
+            DrainReport(done=True),
+            {
+                "drainDone": "true",
+                "drainUnread": "0",
+                "drainParked": "0",
+                "drainTransactions": "0",
+            },
+        ),
+    ):
+        report = REPORT._replace(drain=drain)
+        header = requests.heartbeat(ME, BrokerId(2), report, timeout_ms=2500)
+        assert to_ext(header) == plain | said
+
+
+@pytest.mark.parametrize(
+    "drain", [None, DrainReport(False, 4, 3, 2, "w")], ids=["no drain", "drain"]
+)
 @pytest.mark.parametrize("tier", [None, TIER], ids=["no tier", "tier"])
-def test_a_row_says_what_a_heartbeat_says(tier: TierReport | None) -> None:
-    header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(tier=tier), timeout_ms=2500)
+def test_a_row_says_what_a_heartbeat_says(
+    tier: TierReport | None, drain: DrainReport | None
+) -> None:
+    report = REPORT._replace(tier=tier, drain=drain)
+    header = requests.heartbeat(ME, BrokerId(2), report, timeout_ms=2500)
     data = requests.heartbeats_body("c", [header], timeout_ms=2500, pod_uid="pod-1")
     body = decode_body(HeartbeatsBody, data)
     assert [heartbeat_header(body, row) for row in body.rows] == [header]
 
 
 def test_registration_names_start_and_log() -> None:
-    command = requests.register(ME, BrokerId(2), REPORT)
+    command = requests.register(ME, BrokerId(2), "h:1;17", REPORT)
     assert command.ext is not None
     assert {
         "incarnation": "ff00",
+        "registerCheckCode": "h:1;17",
         "haPort": "10912",
         "lastEpoch": "3",
         "maxOffset": "900",
@@ -131,7 +168,7 @@ def test_a_hand_over_is_designated_and_compares_the_epoch() -> None:
     assert command.ext is not None
     assert command.ext["designateElect"] == "true"
     assert (command.ext["brokerId"], command.ext["masterEpoch"]) == ("3", "5")
-    assert "incarnation" not in command.ext, "it is the target's election, not ours"
+    assert command.ext["incarnation"] == "ff00", "a person would name none"
 
 
 def answer(ext: dict[str, str], body: bytes = SET, code: int = 0) -> RemotingCommand:
@@ -209,6 +246,13 @@ def test_what_an_answer_leaves_out_stays_known() -> None:
 def test_an_older_topics_version_does_not_undo_a_newer_one() -> None:
     known = Known(topics_version=12)
     assert requests.read_replica_info(answer(FULL), known).known.topics_version == 12
+
+
+def test_only_an_answer_about_the_group_says_whether_it_is_drained() -> None:
+    known = requests.read_replica_info(answer({**FULL, "drainBeganMs": "77"}), Known()).known
+    assert known.drain_began_ms == 77
+    assert requests.read_registration(answer(FULL), known).known.drain_began_ms == 77
+    assert requests.read_replica_info(answer(FULL), known).known.drain_began_ms is None
 
 
 @pytest.mark.parametrize(

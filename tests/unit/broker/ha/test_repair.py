@@ -11,7 +11,7 @@ from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.listener import GroupKey, ReplicaListener
 from gantry_broker.ha.repair import NoRangeError, Repairs, TrimmedError, give
 from gantry_broker.ha.wire import Caller
-from gantry_broker.log import CommitLog
+from gantry_broker.log import CommitLog, sums
 from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.replica.messages import Range, RangeAsk
 from gantry_protocol.quorum_key import NO_KEY
@@ -51,6 +51,7 @@ class Master:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.address = "there:1"
         self.gives: bytes | Exception = b""
+        self.confirmed = Offset(0)
         self.asked: list[tuple[str, int, int]] = []
         monkeypatch.setattr(repair, "fetch", self._fetch)
         monkeypatch.setattr(repair, "RETRY_S", 0.01)
@@ -69,7 +70,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
 
 @pytest.fixture
 async def repairs(log: CommitLog, master: Master):
-    made = Repairs(log, lambda: CALLER, lambda: master.address)
+    made = Repairs(log, lambda: CALLER, lambda: master.address, confirmed=lambda: master.confirmed)
     made.start()
     yield made
     await made.stop()
@@ -110,6 +111,41 @@ async def test_only_what_matches_the_sum_is_written(log, master, repairs) -> Non
     assert repairs.told() == ""
 
 
+async def test_a_range_that_never_had_a_sum_is_taken_once_it_is_confirmed(
+    log, master, repairs
+) -> None:
+    start, end = logs.boundaries(log)[10:12]
+    sound = log.read(start, end - start)
+    entry = next(
+        entry
+        for entry in sums.covering(sums.sums_path(log.locate(start)[0]), start, end)
+        if entry.start <= start
+    )
+    path, position = log.locate(Offset(entry.start))
+    sound = path.read_bytes()[position : position + entry.length]
+    logs.flip(path, position + 20)  # of a queue offset, which no record's check covers
+    log.mending.unproved = [entry]
+    log.mending.doubt("its queues do not go on")
+    master.gives, master.confirmed = sound, Offset(entry.end - 1)
+    repairs.wake()
+    await until(lambda: repairs.told() or repairs.repaired)
+    assert "not known to be confirmed" in repairs.told()
+    assert master.asked == []
+    for wrong in (sound[:-1], b"\1" + sound[1:], sound[::-1]):
+        master.gives, master.confirmed = wrong, Offset(entry.end)
+        before = len(master.asked)
+        await until(lambda: len(master.asked) > before + 1 or repairs.repaired)  # noqa: B023
+        assert repairs.repaired == 0
+    master.gives = sound
+    await until(lambda: repairs.repaired == 1)
+    assert log.checks.damage == {}
+    assert log.read(Offset(entry.start), entry.length) == sound
+    copy = logs.clone(log.directory, log.directory.parent / "again")
+    again = CommitLog.open(copy, logs.SEGMENT_BYTES)  # it would refuse damage
+    again.verify()
+    again.close()
+
+
 async def test_what_the_master_has_trimmed_is_told_of(log, master, monkeypatch) -> None:
     told: list[tuple[Damage, int]] = []
     repairs = Repairs(
@@ -141,7 +177,7 @@ async def test_what_was_cut_meanwhile_is_left_alone(log, master, repairs) -> Non
     found, sound = damage(log, 15_000)
     log.truncate(Offset(found.start))
     before = logs.contents(log)
-    assert not log.overwrite(found, sound)
+    assert not log.mending.overwrite(found, sound)
     assert log.end == found.start
     assert logs.contents(log) == before
 

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
+from gantry_broker.clients.pulled import PulledOffsets
+from gantry_broker.clients.traffic import Traffic
 from gantry_broker.control.joining import IdStruck
+from gantry_broker.host import hosting
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import REBUILDS_MAX, HostedGroup
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
-from gantry_protocol.errors import VolumeError
+from gantry_broker.remote.messages import Ping
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import request
+from gantry_protocol.errors import HeaderError, VolumeError
 from gantry_protocol.settings.defaults import DELAY_LEVELS
 from support.broker_cluster import eventually
 from support.lone_member import lone_member
@@ -30,13 +36,17 @@ class World:
         self.hosted = HostedGroup("g", options)
         left = asyncio.Event()
         left.set()
-        group: Any = SimpleNamespace(left=left, leave=self.note("leave"), epoch=1)
+        reads = SimpleNamespace(close=self.note("reads"))
+        group: Any = SimpleNamespace(left=left, leave=self.note("leave"), epoch=1, reads=reads)
         processor: Any = SimpleNamespace(
             close=self.note("close"), flush_offsets=lambda _: self.told.append("offsets")
         )
-        server: Any = SimpleNamespace(end=lambda reason: self.told.append("store"))
+        stores: Any = SimpleNamespace(
+            end=lambda name, reason: self.told.append(f"store of {name}"),
+            remove=lambda name: self.told.append(f"no {name}"),
+        )
         self.hosted.group, self.hosted.processor = group, processor
-        self.hosted.store_server = server
+        self.hosted.stores = stores
         self.hosted.router.processor = processor
         self.hosted.router.end_sessions = lambda _: self.told.append("sessions")  # type: ignore[method-assign]
         self.hosted.router.cut_all = self.noted("pipes")  # type: ignore[method-assign]
@@ -59,11 +69,13 @@ async def world() -> World:
 
 async def test_the_end_of_a_mastership_ends_whom_it_served(world: World) -> None:
     world.hosted.serving_ends()
-    assert world.told == ["store", "close", "sessions"]
+    assert world.told == ["store of g", "close", "sessions"]
     assert world.hosted.processor is None
     assert world.hosted.router.processor is None
     world.hosted.serving_ends()
-    assert world.told == ["store", "close", "sessions", "store"], "nothing is closed twice"
+    assert world.told == ["store of g", "close", "sessions", "store of g"], (
+        "nothing is closed twice"
+    )
 
 
 async def test_who_leaves_writes_offsets_hands_over_and_cuts_pipes(world: World) -> None:
@@ -75,14 +87,14 @@ async def test_who_begins_anew_has_ended_before(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosted = world.hosted
-    hosted.store_server = None
     monkeypatch.setattr(hosted, "_options", object())
     monkeypatch.setattr(hosted, "_shared", object())
     monkeypatch.setattr(hosted.group, "stop", world.noted("stop"), raising=False)
     for step in ("open", "start"):
         monkeypatch.setattr(hosted, step, world.noted(step))
     await hosted._begin_anew(leaves=True)
-    assert world.told == ["offsets", "leave", "close", "sessions", "stop", "open", "start"]
+    ended = ["store of g", "close", "sessions"]
+    assert world.told == ["offsets", "leave", "reads", *ended, "no g", "stop", "open", "start"]
 
 
 async def test_a_disk_that_spoils_more_and_more_is_not_worth_it(
@@ -92,6 +104,32 @@ async def test_a_disk_that_spoils_more_and_more_is_not_worth_it(
     assert tries == [*[True] * REBUILDS_MAX, False]
     monkeypatch.setattr("gantry_broker.host.hosting.REBUILDS_WITHIN_S", 0.0)
     assert world.hosted._may_rebuild(), "what was long ago does not count"
+
+
+async def test_what_went_through_a_front_is_counted_while_this_is_the_master(world: World) -> None:
+    traffic, pulled = Traffic(0.0), PulledOffsets()
+    said = Ping({"t": 3}, {"t@g": 2}, [("g", "t", 0, 5)])
+    world.hosted.processor = SimpleNamespace(traffic=traffic, pulled=pulled)  # type: ignore[assignment]
+    world.hosted._moved(said)
+    assert (traffic.totals(), pulled.offset("g", "t", 0)) == ((3, 2), 5)
+    world.hosted.processor = None
+    world.hosted._moved(said)
+    assert traffic.totals() == (3, 2)
+
+
+async def test_news_of_consumers_are_of_its_own_cluster(world: World) -> None:
+    group: Any = SimpleNamespace(cluster="c", consumers_changed=world.note("look"))
+
+    def tell(ext: dict[str, str]) -> None:
+        code = RequestCode.GANTRY_CONSUMERS_CHANGED
+        hosting._ABOUT_MEMBER[code](group, request(code, ext))
+
+    tell({"clusterName": "other"})
+    with pytest.raises(HeaderError, match="clusterName"):
+        tell({"topic": ""})
+    assert world.told == []
+    tell({"clusterName": "c"})
+    assert world.told == ["look"]
 
 
 async def test_a_failed_group_just_goes(world: World) -> None:

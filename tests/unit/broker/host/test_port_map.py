@@ -92,8 +92,8 @@ def test_many_groups_are_a_list_in_a_flag_a_variable_or_a_file() -> None:
         ({"group": "a", "groups": "b"}, "both set"),
         ({"groups": "a,b"}, "port 10912, which this process needs itself: set remoting_port"),
         (
-            {"groups": "a", "tier_url": "file:///x", "tier_shard": "s"},
-            "tier_url is set with groups",
+            {"groups": "a:1", "tier_url": "file:///x", "tier_shard": "s" * 47},
+            "tier_shard has 47 characters: with groups it may have 46",
         ),
     ],
 )

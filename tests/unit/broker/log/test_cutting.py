@@ -139,31 +139,46 @@ def test_the_floor_is_kept_over_a_restart_and_still_guards(tmp_path: Path) -> No
     again.close()
 
 
-@pytest.mark.parametrize(
-    ("was_read", "error"),
-    [
-        pytest.param(False, DamagedError, id="found by the look at the cut"),
-        pytest.param(True, CorruptionError, id="sound when it was read"),
-    ],
-)
-def test_a_cut_next_to_damage_is_refused_before_anything_is_cut(
-    tmp_path: Path, was_read: bool, error: type[CorruptionError]
+@pytest.mark.parametrize("was_read", [False, True])
+@pytest.mark.parametrize("crash", [False, True])
+def test_what_a_cut_keeps_of_a_damaged_range_gets_no_sum_of_its_own(
+    tmp_path: Path, was_read: bool, crash: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = CommitLog.open(tmp_path / "log", 1 << 20)
-    starts = [logs.append(log, number)[0] for number in range(6)]
+    sound = logs.append(log, 0)[0]
+    log.flush()
+    starts = [logs.append(log, number)[0] for number in range(1, 7)]
     log.flush()
     if was_read:
         logs.contents(log)  # is kept in memory, and given out again
     path = log.directory / f"{0:020d}"
     logs.flip(path, starts[1] + 13)
-    before = logs.directory_bytes(log.directory)
-    with pytest.raises(error) as caught:
+    if crash:
+        monkeypatch.setattr(cutting, "finish", _die)
+        with pytest.raises(DiedError):
+            log.truncate(starts[3])
+        monkeypatch.undo()
+    else:
         log.truncate(starts[3])
-    assert type(caught.value) is error
-    assert caught.value.file == path
-    assert logs.directory_bytes(log.directory) == before
-    logs.flip(path, starts[1] + 13)
+        log.checks.forget(0, log.end)
+        with pytest.raises(DamagedError, match="nobody knows here what the") as caught:
+            log.read(starts[1], 10)
+        assert (caught.value.damage.start, caught.value.damage.end) == (starts[0], starts[3])
+        after = logs.append(log, 9)[0]
+        log.flush()
+        assert log.read(after, 10)
+    again = CommitLog.open(
+        logs.clone(log.directory, tmp_path / "again"), 1 << 20, keeps_damage=True
+    )
+    (damage,) = again.checks.damage.values()
+    assert (damage.start, damage.end, damage.crc) == (starts[0], starts[3], sums.UNKNOWN)
+    assert again.read(sound, 10)
+    again.close()
     log.close()
+
+
+def _die(*_: object) -> None:
+    raise DiedError
 
 
 def test_unflushed_records_below_the_cut_stay(tmp_path: Path) -> None:

@@ -138,9 +138,6 @@ async def test_a_checkpoint_promises_only_what_was_synced_before_it(
 ) -> None:
     order: list[str] = []
     opened = open_logs(tmp_path, disks)
-    for log in opened:
-        logs.append(log, 1)
-    await flushed(opened)
     pwrite = os.pwrite
 
     def noting(descriptor: int, data: bytes, at: int) -> int:
@@ -150,6 +147,9 @@ async def test_a_checkpoint_promises_only_what_was_synced_before_it(
 
     monkeypatch.setattr(os, "pwrite", noting)
     monkeypatch.setattr(disk_module, "syncfs", lambda _: order.append("sync") or True)
+    for log in opened:
+        logs.append(log, 1)
+    await flushed(opened)
     for log in opened:
         log.raise_confirm_floor(log.end)
     monkeypatch.setattr(disk_module, "CHECKPOINT_INTERVAL_S", 0)

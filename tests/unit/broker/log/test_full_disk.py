@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from gantry_broker.log import CommitLog, DiskFullError, sums
+from gantry_broker.log.checked import DamagedError
 from gantry_protocol.types import Offset
 from support import logs
 from support.small_disk import SmallDisk
@@ -83,6 +85,28 @@ def test_sums_that_wait_are_written_without_another_append(log: CommitLog, disk:
     assert covered(log) == log.end
 
 
+def test_what_is_flushed_is_read_by_the_sums_that_wait(log: CommitLog, disk: SmallDisk) -> None:
+    """Once a trim has made the newest ones be forgotten they stand in no other place."""
+    disk.fill(sums.ENTRY_BYTES)
+    at = log.end
+    for number in range(3, 9):
+        logs.append(log, number)
+        log.flush()
+    log.checks.forget(0, log.log_start)
+    places = logs.boundaries(log)
+    for start, end in pairwise(places):
+        log.compare(start, end)
+    assert log.read(at, log.end - at)
+    position = log.end - 1 - log.log_start
+    (file,) = log.directory.glob("*[0-9]")
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DamagedError):
+        log.compare(places[-2], places[-1])
+    log.close()
+
+
 def test_a_file_that_cannot_be_begun_is_not_in_the_way_later(
     directory: Path, disk: SmallDisk
 ) -> None:
@@ -110,6 +134,31 @@ def test_a_log_is_cut_in_the_room_that_it_kept_for_itself(log: CommitLog, disk: 
     assert log.end == to
     assert covered(log) == to
     log.close()
+
+
+@pytest.mark.parametrize("room", [0, 3, 2 * sums.ENTRY_BYTES], ids=["none", "a part", "two"])
+@pytest.mark.parametrize("inside", [False, True], ids=["between sums", "inside a sum"])
+def test_sums_that_wait_go_on_waiting_after_a_cut(
+    log: CommitLog, disk: SmallDisk, directory: Path, room: int, inside: bool
+) -> None:
+    before = len(logs.boundaries(log))
+    disk.fill(room)
+    for number in range(3, 15):
+        logs.append(log, number)
+        if number % 2:
+            log.flush()
+    places = logs.boundaries(log)
+    log.truncate(places[before + 3 + inside])
+    disk.free()
+    logs.append(log, 20)
+    log.flush()
+    log.compare(log.log_start, log.end)
+    assert covered(log) == log.end
+    whole = logs.contents(log)
+    log.close()
+    again = CommitLog.open(directory, 1 << 20, confirm_floor=log.end)
+    assert logs.contents(again) == whole
+    again.close()
 
 
 def test_a_log_is_thrown_away_in_the_room_that_it_kept(log: CommitLog, disk: SmallDisk) -> None:

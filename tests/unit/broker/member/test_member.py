@@ -364,13 +364,6 @@ async def test_who_calls_too_early_is_sent_away(tmp_path: Path) -> None:
         assert member.links.closed == [3], "it calls again, when there is somebody"
 
 
-async def test_a_storage_process_knows_nothing_of_consumers(tmp_path: Path) -> None:
-    async with lone_member(tmp_path, clients_elsewhere=True) as member:
-        await member.elect(1)
-        codes = [command.code for command, _ in member.line.asked]
-        assert RequestCode.GANTRY_GET_CONSUMERS not in codes
-
-
 async def test_a_batch_is_acknowledged_with_its_last_record(member: LoneMember) -> None:
     await pair(member)
     codes: list[int] = []

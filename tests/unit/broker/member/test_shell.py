@@ -40,6 +40,7 @@ class World:
         self.calls: list[str] = []
         self.effects: list[fx.Effect] = []
         self.dispatched = self.end = Offset(0)
+        self.topics = SimpleNamespace(has_readers=False)
         self.lost = ""
         self.in_the_way = None
         self.is_way_free = False
@@ -177,6 +178,15 @@ async def test_a_replica_acknowledges_before_it_dispatches(tmp_path: Path) -> No
     world.do(fx.ConfirmMoved(due), fx.Send(1, Ack(Epoch(1), due)))
     await turn()
     assert world.calls == ["ack", f"dispatch {due}"]
+
+
+async def test_a_replica_that_serves_reads_dispatches_in_the_same_turn(tmp_path: Path) -> None:
+    """Consumers wait there for what is confirmed."""
+    world = World(tmp_path)
+    world.topics.has_readers = True
+    world.do(fx.ConfirmMoved(Offset(1)))
+    await turn()
+    assert world.calls == ["dispatch 1"]
 
 
 async def test_what_is_too_little_to_be_dispatched_at_once_is_at_the_next_tick(

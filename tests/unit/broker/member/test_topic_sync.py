@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gantry_broker.clients.consumers import Claim
+from gantry_broker.clients.claim import Claim
 from gantry_broker.member import topic_sync
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.member.topic_sync import TopicSync

@@ -10,6 +10,7 @@ from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.store.contract import StoredAt
 from gantry_broker.store.stored import StoredRun, offsets_of
 from gantry_broker.store.tables.names import STATE_TOPIC
+from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records import BatchMessage, RecordRun, encode_batch, entry_code, scan_run
 from gantry_protocol.records.layout import TRANSACTION_PREPARED
 from gantry_protocol.records.properties import SCHEDULE_TOPIC
@@ -102,6 +103,18 @@ def test_a_run_is_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     assert store.max_offset("T", 0) == 6
     store.close()
+
+
+def test_a_run_that_skips_a_queue_offset_is_refused_and_not_guessed(tmp_path: Path) -> None:
+    store = stores.open_store(tmp_path)
+    store.put(_run(USUAL, ""), now_ms=1)
+    assert store._next is not None
+    store._next["T", 0] = 5
+    store.put(_run(USUAL), now_ms=1)
+    store.log.flush()
+    with pytest.raises(CorruptionError, match="number 5 in queue 0 of T, and 2 comes next"):
+        store.dispatch(store.log.end)
+    store.log.close()
 
 
 def test_a_run_of_many_records_is_one_whatever_they_take_together(

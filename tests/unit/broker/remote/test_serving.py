@@ -1,14 +1,18 @@
-"""Whom a storage process serves from its store: the master, one broker, of its group, not older."""
+"""Whom a master serves from its store: fronts of its group that knew no newer one."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gantry_broker.clients.consumers import Claim
+from gantry_broker.clients.claim import Claim
+from gantry_broker.ha.wire import Frames
 from gantry_broker.remote import messages as wire
+from gantry_broker.remote import serving
 from gantry_broker.remote.connecting import StoreConnection
 from gantry_broker.remote.metrics import StoreCollector
+from gantry_broker.remote.reading import ReadSession
 from gantry_broker.remote.serving import StoreServer
 from gantry_protocol.errors import WireError
 from gantry_protocol.types import BrokerId, Epoch
@@ -21,9 +25,68 @@ class Host:
 
     claim = Claim(BrokerId(1), Epoch(5), "i")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "g") -> None:
         self.serving = self.takes_requests = True
-        self.view = type("View", (), {"cluster": "c", "broker_name": "g"})()
+        self.view = type("View", (), {"cluster": "c", "broker_name": name})()
+
+
+class Link:
+    """A front's link; what is told, and whether it was closed."""
+
+    peer = "p"
+
+    def __init__(self, server: StoreServer) -> None:
+        self.told: list[wire.FromStore] = []
+        self._server: Any = server
+        server._opened(self)  # type: ignore[arg-type]
+
+    def says(self, message: wire.FromFront) -> None:
+        for frame in Frames().feed(wire.encode(message)):
+            self._server._received(self, frame)
+
+    def send(self, frame: bytes) -> None:
+        self.told += [wire.from_store(one) for one in Frames().feed(frame)]
+
+    def close(self, reason: str) -> None:
+        self._server._lost(self, reason)
+
+
+class Session:
+    """Of one front."""
+
+    unanswered = 3
+
+    def __init__(self, host: Any, send: Any) -> None:
+        self.host = host
+        self.heard: list[wire.FromFront] = []
+        self.ended = 0
+
+    def open(self) -> None:
+        """Nothing is told."""
+
+    def received(self, message: wire.FromFront) -> None:
+        self.heard.append(message)
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> StoreServer:
+    """Of the groups `g` and `h`."""
+    monkeypatch.setattr(serving, "Session", Session)
+    made = StoreServer()
+    for name in ("g", "h"):
+        host: Any = Host(name)
+        made.add(name, host)
+    return made
+
+
+def greeted(server: StoreServer, group: str) -> tuple[Link, Any]:
+    """A front of a group, and its session."""
+    link = Link(server)
+    link.says(wire.Hello("c", group, Epoch(5), "10.0.0.9:10911"))
+    return link, server.sessions(group)[-1]
 
 
 @pytest.mark.parametrize(
@@ -32,68 +95,116 @@ class Host:
         pytest.param(HELLO, None, id="this epoch"),
         pytest.param(wire.Hello("c", "g", Epoch(4), ""), None, id="an older one"),
         pytest.param(wire.Hello("c", "g", Epoch(6), ""), "epoch 5", id="a newer one"),
-        pytest.param(wire.Hello("c", "h", Epoch(5), ""), "you serve c/h", id="another group"),
+        pytest.param(wire.Hello("c", "i", Epoch(5), ""), "group i is not open", id="another group"),
         pytest.param(wire.Hello("d", "g", Epoch(5), ""), "you serve d/g", id="another cluster"),
     ],
 )
-def test_who_is_served(hello: wire.Hello, reason: str | None) -> None:
-    objection = StoreServer(Host(), lambda: None)._objection(hello)
-    assert (objection is None) if reason is None else (reason in (objection or ""))
+def test_who_is_served(server: StoreServer, hello: wire.Hello, reason: str | None) -> None:
+    link = Link(server)
+    link.says(hello)
+    if reason is None:
+        assert (len(server.sessions("g")), link.told) == (1, [])
+    else:
+        (farewell,) = link.told
+        assert isinstance(farewell, wire.Farewell)
+        assert reason in farewell.reason
+        assert (server.sessions(hello.group), server.refused) == ([], 1)
 
 
-def test_only_the_master_serves_and_one_broker_at_a_time() -> None:
-    host = Host()
-    server = StoreServer(host, lambda: None)
-    server._served, server.address = object(), "10.0.0.8:10911"
-    assert server._objection(HELLO) == "the broker at 10.0.0.8:10911 is served"
+def test_only_the_master_serves() -> None:
+    host: Any = Host()
+    assert serving._objection(HELLO, host) is None
     host.takes_requests = False
-    assert "cut off" in (server._objection(HELLO) or "")
+    assert "cut off" in (serving._objection(HELLO, host) or "")
     host.serving = False
-    assert server._objection(HELLO) == "this is not the master of its group"
+    assert serving._objection(HELLO, host) == "this is not the master of its group"
 
 
-async def test_a_broker_does_not_go_back_to_an_older_master() -> None:
+async def test_a_front_does_not_go_back_to_an_older_master() -> None:
     served: Any = None
-    connection = StoreConnection(["10.0.0.1:1"], "c", "g", served)
+    connection = StoreConnection(lambda: "10.0.0.1:1", "c", "g", served)
     connection._hello = HELLO
     with pytest.raises(WireError, match="epoch 4 came after one of 5"):
-        connection._welcome(served, wire.Welcome(Epoch(4), 2, "j"))
-    connection._welcome(served, wire.Welcome(Epoch(5), 2, "j"))
-    assert connection.claim == Claim(BrokerId(2), Epoch(5), "j")
+        connection._welcome(served, wire.Welcome(Epoch(4), "10.0.0.1", 10911))
+    connection._welcome(served, wire.Welcome(Epoch(5), "10.0.0.1", 10911))
+    assert connection._epoch == 5
+    assert connection.store_host == ("10.0.0.1", 10911)
 
 
-def test_what_is_said_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = StoreServer(Host(), lambda: None)
+def test_a_link_is_of_the_group_that_it_named(server: StoreServer) -> None:
+    (one, of_g), (_, of_h) = greeted(server, "g"), greeted(server, "h")
+    assert (of_g.host.view.broker_name, of_h.host.view.broker_name) == ("g", "h")
+    one.says(wire.Ping())
+    assert (len(of_g.heard), of_h.heard) == (1, [])
+    one.says(wire.Hello("c", "h", Epoch(5), ""))  # its session refuses a second one
+    assert len(of_g.heard) == 2
+    stranger = Link(server)
+    with pytest.raises(WireError, match="begins with Hello"):
+        stranger.says(wire.Ping())
 
-    def values() -> dict[str, float]:
-        found = StoreCollector(lambda: server).collect()
+
+def test_what_is_said_of_a_store(server: StoreServer) -> None:
+    def values(group: str) -> dict[str, float]:
+        found = StoreCollector(server, group).collect()
         return {
             one.name.removeprefix("gantry_broker_store_"): one.samples[0].value for one in found
         }
 
-    assert set(values().values()) == {0.0}
-    link: Any = type("Link", (), {"send": print, "close": print, "peer": "p"})()
-    monkeypatch.setattr(server, "_dismiss", lambda link, reason: None)
-    server._refuse(link, "too late")
-    server.sessions += 1
-    server._session = type("Session", (), {"unanswered": 3, "stale_rows": 2})()  # type: ignore[assignment]
-    assert values() == {
-        "served": 1,
-        "requests": 3,
-        "sessions": 1,
-        "refused": 1,
-        "stale_offsets": 2,
-    }
-    assert {one.samples[0].value for one in StoreCollector(lambda: None).collect()} == {0.0}
+    nothing = {"served": 0, "requests": 0, "sessions": 0}
+    assert values("g") == nothing
+    greeted(server, "g")
+    greeted(server, "g")[0].close("gone")
+    assert values("g") == {"served": 1, "requests": 3, "sessions": 2}
+    assert values("h") == nothing
+    assert {one.samples[0].value for one in StoreCollector(None, "g").collect()} == {0.0}
 
 
-async def test_the_session_of_a_broker_that_was_lost_ends() -> None:
-    told: list[str] = []
-    server = StoreServer(Host(), lambda: told.append("changed"))
-    link: Any = type("Link", (), {"peer": "p"})()
-    session: Any = type("Session", (), {"end": lambda _: told.append("end"), "stale_rows": 2})()
-    server._links[link] = None
-    server._served, server._session, server.address = link, session, "10.0.0.8:10911"
-    server._lost(link, "gone")
-    assert told == ["end", "changed"]
-    assert (server.is_serving, server.address, server.stale_rows) == (False, "", 2)
+def test_the_session_of_a_front_that_was_lost_ends_and_no_other(server: StoreServer) -> None:
+    (one, its), (_, other) = greeted(server, "g"), greeted(server, "g")
+    one.close("gone")
+    assert (its.ended, other.ended, server.sessions("g")) == (1, 0, [other])
+    one.close("gone")
+    assert its.ended == 1
+
+
+def test_the_fronts_of_a_group_are_dismissed_when_its_mastership_ends(server: StoreServer) -> None:
+    fronts = [greeted(server, "g") for _ in range(2)]
+    stranger, (_, of_h) = Link(server), greeted(server, "h")
+    server.end("g", "no master any more")
+    for link, session in fronts:
+        assert (session.ended, link.told) == (1, [wire.Farewell("no master any more")])
+    assert (of_h.ended, stranger.told, server.sessions("g")) == (0, [], [])
+    greeted(server, "g")
+
+
+def test_a_group_that_takes_no_part_is_not_served_from(server: StoreServer) -> None:
+    _, session = greeted(server, "g")
+    server.remove("g")
+    assert session.ended == 1
+    link = Link(server)
+    link.says(HELLO)
+    assert [type(one) for one in link.told] == [wire.Farewell]
+    server.remove("g")
+
+
+def test_too_many_links_are_refused(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "LINKS_MAX", 2)
+    links = [Link(server) for _ in range(3)]
+    assert [len(link.told) for link in links] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_a_replica_is_read_from_while_it_may_be(server: StoreServer, is_offered: bool) -> None:
+    host: Any = server._hosts["g"]
+    host.serving = host.takes_requests = False
+    host.reads = SimpleNamespace(is_offered=is_offered, topics_version=3)
+    link = Link(server)
+    link.says(wire.Hello("c", "g", Epoch(0), "", reads=True))
+    if is_offered:
+        assert link.told[1:] == [wire.Rows(3), wire.State(None, 0, True)]
+        assert isinstance(server.sessions("g")[0], ReadSession)
+    else:
+        assert link.told == [wire.Farewell("this replica serves no reads now")]
+    other = Link(server)
+    other.says(HELLO)
+    assert other.told == [wire.Farewell("this is not the master of its group")]

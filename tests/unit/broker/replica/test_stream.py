@@ -80,6 +80,24 @@ def test_an_idle_master_says_its_epoch_confirm_and_the_membership_without_data()
     assert group[2].facts.confirm == 3
 
 
+def test_members_in_sync_hear_of_confirm_at_once_where_somebody_waits_for_it() -> None:
+    group = Group(3)
+    group.elect(1, {1, 2})
+    group.write(1, b"abc")
+    assert (group[1].facts.confirm, group[2].facts.confirm) == (3, 0)
+    group.said.clear()
+    group.held = {1}  # whatever a replica answers
+    for effect in group[1].core.confirm_news():
+        group[1]._carry_out(effect)
+    group.run()
+    assert group[2].facts.confirm == 3
+    told = said(group, 1, Append)
+    assert [(message.offset, message.data) for message in told] == [(3, b"")], "and nobody else"
+    group.write(1, b"d")
+    assert group[1].core.confirm_news() == [] or group[2].facts.end == 4
+    assert group[2].core.confirm_news() == []
+
+
 def test_an_epoch_of_which_only_heartbeats_arrived_vanishes_at_the_next_one() -> None:
     """The silent divergence of ``EpochFileCache`` (KAFKA-7415).
 

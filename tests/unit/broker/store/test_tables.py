@@ -120,11 +120,65 @@ def test_a_commit_back_to_an_older_value_survives_the_records_before_it() -> Non
     assert offsets.query("g", "t", 0) == 5
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_last_record_in_the_log_counts_until_it_is_confirmed(is_new: bool) -> None:
+    """Of a master, or one that takes over with all of them: an earlier one that says the same."""
+    offsets = ConsumerOffsets()
+    records = [[("g", "t", 0, offset)] for offset in (5, 7, 5)]
+    for rows in records:
+        if is_new:
+            offsets.foresee(rows)
+        else:
+            offsets.put_back([row[:3] for row in offsets.all()], stored=True)  # it was late: 12
+            offsets.commit(*rows[0])
+            assert _rows(offsets) == rows
+    for rows in records:
+        offsets.apply(rows)
+        assert offsets.query("g", "t", 0) == 5
+    assert offsets._pending == {}, "each is confirmed"
+    offsets.apply([("g", "t", 0, 3)])
+    assert offsets.query("g", "t", 0) == 3
+
+
+def test_a_record_that_was_never_stored_is_not_waited_for() -> None:
+    offsets = ConsumerOffsets()
+    offsets.commit("g", "t", 0, 5)
+    _, keys = offsets.take_records()
+    offsets.put_back(keys, stored=False)
+    offsets.foresee([("g", "t", 1, 5)])
+    offsets.take_back([("g", "t", 1, 4)])
+    rows = _rows(offsets)
+    assert rows == [("g", "t", 0, 5)]
+    offsets.apply([*rows, ("g", "t", 1, 4)])
+    assert offsets._pending == {}
+
+
+def test_a_state_that_says_so_too_is_no_record_of_its_own() -> None:
+    offsets = ConsumerOffsets()
+    offsets.foresee([("g", "t", 0, 5)])
+    offsets.foresee([("g", "t", 0, 5)], again=True)
+    offsets.apply([("g", "t", 0, 5)], again=True)
+    assert offsets._pending == {("g", "t", 0): 5}
+    offsets.apply([("g", "t", 0, 5)])
+    assert offsets._pending == {}
+
+
+def test_rows_of_a_topic_that_ended_are_not_waited_for() -> None:
+    """A store leaves those out of the log that come behind the end."""
+    offsets = ConsumerOffsets()
+    offsets.commit("g", "t", 0, 5)
+    assert _rows(offsets)
+    offsets.drop_topics(["t"], ended=["t"])
+    offsets.commit("g", "t", 0, 1)
+    offsets.apply(_rows(offsets))
+    assert offsets._pending == {}
+
+
 def test_what_was_not_confirmed_is_written_again() -> None:
     offsets = ConsumerOffsets()
     offsets.commit("g", "t", 0, 5)
     _, keys = offsets.take_records()
-    offsets.put_back(keys)
+    offsets.put_back(keys, stored=False)
     assert _rows(offsets) == [("g", "t", 0, 5)]
 
 
@@ -181,7 +235,7 @@ def test_no_commit_follows_the_end_of_its_topic_in_the_log() -> None:
     offsets.commit("g", "t", 0, 6)
     offsets.end_topic("t")
     offsets.commit("g", "t", 0, 7)
-    offsets.put_back([("g", "t", 0)])
+    offsets.put_back([("g", "t", 0)], stored=True)
     assert _rows(offsets) == []
     offsets.drop_topics(["t"], ended=["t"])
     assert offsets.all() == [("g", "kept", 0, 5)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gantry_broker.log.segments import list_segments
@@ -10,13 +13,16 @@ from gantry_broker.tier import calls, packing
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.room import PackRoom
 from gantry_broker.tier.seen import Seen
+from gantry_broker.tier.stores.contract import Store
 from gantry_broker.tier.stores.posix import PosixStore
 from gantry_protocol.errors import CorruptionError
-from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, parse_name
+from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, Shard, parse_name, shard
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 from support import stores
 from support.memory_store import Fault, MemoryStore
+from support.small_disk import SmallDisk
 from support.tier_directory import TierDirectory
 from support.tier_logs import PLACE
 
@@ -36,7 +42,21 @@ class Harness:
         ]
         self.log.flush()
         self.store = MemoryStore()
-        self.calls = Calls(self.store, PLACE, "orders", self.log)
+        self.line, self.room = asyncio.Semaphore(8), PackRoom(1 << 20)
+        self.calls = self.calls_of("orders")
+
+    def calls_of(self, group: str) -> Calls:
+        """Those of a group that shares the log, for once, and everything else."""
+        return self.calls_to(self.store, group=group)
+
+    def calls_to(
+        self,
+        store: Store,
+        place: Shard = PLACE,
+        seen: Callable[[], str] = lambda: "",
+        group: str = "orders",
+    ) -> Calls:
+        return Calls(store, place, group, self.log, seen, line=self.line, room=self.room)
 
     def pack(self, data: bytes) -> None:
         self.store.objects[PLACE.key(parse_name(KEY))] = data
@@ -152,7 +172,7 @@ def test_a_volume_remembers_that_it_has_seen_its_tier(tmp_path: Path) -> None:
 async def test_a_place_that_was_seen_with_versions_is_no_new_tier(harness: Harness) -> None:
     """A directory that is not mounted, or a bucket that was emptied, looks like one."""
     why = ""
-    uploads = Calls(harness.store, PLACE, "orders", harness.log, lambda: why)
+    uploads = harness.calls_to(harness.store, seen=lambda: why)
     assert await uploads.run(fx.ReadVersions(7, 0, 8)) == ev.VersionsRead(7, ())
     why = "this broker has read versions there"
     failed = await uploads.run(fx.ReadVersions(8, 0, 8))
@@ -169,7 +189,7 @@ async def test_a_directory_that_is_unmounted_while_it_is_followed_ends_no_chain(
     for epoch in (1, 2, 3):
         tier.claim(epoch)
     why = "this broker has read versions there"
-    uploads = Calls(PosixStore(mount), tier.place, "orders", harness.log, lambda: why)
+    uploads = harness.calls_to(PosixStore(mount), tier.place, lambda: why)
     assert await uploads.run(fx.ReadVersions(1, 3, 8)) == ev.VersionsRead(1, ())
     mount.rename(tmp_path / "away")
     mount.mkdir()
@@ -212,3 +232,97 @@ async def test_a_byte_that_rotted_is_told_to_the_log_and_the_pack_tried_again(
     assert [one.start <= position < one.end for one in found] == [True]
     file.write_bytes(before)
     assert isinstance(await harness.calls.run(cut), ev.PackCut)
+
+
+async def test_what_waits_for_room_for_its_sums_stays_out_of_a_pack(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk may need the upload to have room again."""
+    disk = SmallDisk(tmp_path, monkeypatch)
+    disk.fill()
+    before = harness.log.end
+    stores.put(harness.messages, stores.message(body=bytes(100)))
+    harness.log.flush()
+    assert disk.refused
+    cut = await harness.calls.run(harness.cut(harness.log.end))
+    assert isinstance(cut, ev.PackCut)
+    assert (cut.pack.entry.lo, cut.pack.entry.hi) == (0, before)
+    packing.free(cut.pack.data)
+    assert not harness.log.checks.damage
+    disk.free()
+
+
+async def soon(call: asyncio.Task[ev.Result]) -> ev.Result:
+    async with asyncio.timeout(10):
+        return await call
+
+
+async def test_packs_of_other_groups_wait_until_one_was_sent_or_given_up(harness: Harness) -> None:
+    """However many groups a process hosts, what their packs take in memory is bounded."""
+    size = harness.log.end
+    harness.room = PackRoom(2 * size)
+    groups = [harness.calls_of(name) for name in ("one", "two", "three", "four")]
+    cuts = [asyncio.create_task(group.run(harness.cut(size))) for group in groups]
+    await soon(cuts[0])
+    await soon(cuts[1])
+    assert harness.room.used_bytes == 2 * size
+    await asyncio.sleep(0.05)
+    assert (harness.room.waiting, cuts[2].done()) == (2, False)
+    for group in groups:
+        group.settle(holds_pack=True)
+    assert harness.room.used_bytes == 2 * size, "it is in hand"
+
+    cut = cuts[0].result()
+    assert isinstance(cut, ev.PackCut)
+    await groups[0].run(fx.StorePack(5, parse_name(KEY), cut.pack.data))
+    assert isinstance(await soon(cuts[2]), ev.PackCut), "the first one was sent"
+    assert (harness.room.used_bytes, harness.room.waiting) == (2 * size, 1)
+    groups[1].settle(holds_pack=False)
+    assert isinstance(await soon(cuts[3]), ev.PackCut), "the second one was given up"
+    for group in groups[2:]:
+        group.settle(holds_pack=False)
+        group.settle(holds_pack=False)
+    assert (harness.room.used_bytes, harness.room.waiting) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["it cannot be cut", "nobody waits for it", "it cannot be sent"])
+async def test_a_pack_that_comes_to_nothing_takes_no_room(harness: Harness, how: str) -> None:
+    cut: fx.CutPack = harness.cut(harness.log.end)
+    if how == "it cannot be cut":
+        (file,) = list_segments(harness.log.directory)
+        file.path.write_bytes(bytes(file.path.stat().st_size))
+        assert isinstance(await harness.calls.run(cut), ev.CallFailed)
+    elif how == "nobody waits for it":
+        running = asyncio.create_task(harness.calls.run(cut))
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    else:
+        made = await harness.calls.run(cut)
+        assert isinstance(made, ev.PackCut)
+        harness.store.fault = lambda operation, key: Fault.DENIED
+        sent = await harness.calls.run(fx.StorePack(5, parse_name(KEY), made.pack.data))
+        assert isinstance(sent, ev.CallFailed)
+    assert harness.room.used_bytes == 0
+
+
+async def test_calls_of_many_groups_wait_in_line_and_not_at_their_deadlines(
+    harness: Harness,
+) -> None:
+    harness.line = asyncio.Semaphore(1)
+    running = [0, 0]
+
+    class Slow(MemoryStore):
+        async def get(self, key: str, **limits: Any) -> bytes | None:
+            running[0] += 1
+            running[1] = max(running)
+            await asyncio.sleep(0.005)
+            running[0] -= 1
+            return await super().get(key, **limits)
+
+    slow = Slow()
+    groups = [harness.calls_to(slow, shard("c", f"uid.{number}")) for number in range(5)]
+    ended = await asyncio.gather(*(group.run(fx.CheckMeta(1)) for group in groups))
+    assert [type(one) for one in ended] == [ev.MetaChecked] * 5
+    assert running[1] == 1

@@ -34,9 +34,7 @@ class Tier:
         self.files.claim(1)
         self.packs = [self.files.append(messages("orders", 8)) for _ in range(3)]
         self.store = MemoryStore()
-        for path in directory.rglob("*"):
-            if path.is_file():
-                self.store.objects[str(path.relative_to(directory))] = path.read_bytes()
+        self.show()
         self.moved: list[int] = []
         self.failed: list[BaseException] = []
         self.reader = TierReader(
@@ -47,6 +45,12 @@ class Tier:
             failed=self.failed.append,
             patience=PATIENCE,
         )
+
+    def show(self) -> None:
+        """Everything that was written is in the store."""
+        for path in self.files.root.rglob("*"):
+            if path.is_file():
+                self.store.objects[str(path.relative_to(self.files.root))] = path.read_bytes()
 
     def name(self, pack: int) -> str:
         return self.files.place.key(self.packs[pack].key)
@@ -203,6 +207,22 @@ async def test_a_footer_that_cannot_be_read_at_first_is_read_later(
     assert tier.reader.index.readable_end == tier.files.state.end
 
 
+async def test_packs_that_are_not_given_in_turn_are_not_gone_on_without(tier: Tier) -> None:
+    """Only one that is refused again and again is."""
+    left = {tier.name(pack): (pack + 1) * (reader.STUCK_TIMES - 1) for pack in range(3)}
+
+    def fault(_: str, key: str) -> Fault | None:
+        left[key] = left.get(key, 0) - 1
+        return Fault.LOST if left[key] >= 0 else None
+
+    tier.store.fault = fault
+    tier.reader.start()
+    await tier.until(lambda: tier.reader.index.covered >= tier.files.state.end)
+    assert max(left.values()) < 0
+    assert tier.reader.index.losses.asked_again == 0
+    assert tier.reader.index.readable_end == tier.files.state.end
+
+
 async def test_a_hole_in_the_middle_is_never_skipped(tier: Tier) -> None:
     """However long it lasts: only the oldest objects can be removed by a rule of the bucket."""
     del tier.store.objects[tier.name(1)]
@@ -226,7 +246,9 @@ async def test_when_the_oldest_packs_were_removed_the_rest_is_served(tier: Tier,
     assert isinstance(first, Trouble)
     assert not first.lasting
     assert isinstance(await tier.read(8), Messages)
+    assert tier.reader.first(ORDERS, 0, FAR) == 0, "it may come back"
     await tier.until(lambda: tier.reader.readable.is_shortened)
+    assert tier.reader.first(ORDERS, 0, FAR) == 8
     assert [await tier.read(offset) for offset in (0, 3, 7)] == [Gone(8)] * 3
     assert isinstance(await tier.read(8), Messages)
     index = tier.reader.index
@@ -267,6 +289,55 @@ async def test_when_the_oldest_versions_were_removed_the_rest_is_served(tier: Ti
     await tier.until(lambda: not tier.reader.readable.complaint)
     await tier.until(lambda: tier.reader.index.covered == tier.files.state.end)
     assert isinstance(await tier.read(0), Messages)
+
+
+async def test_a_reader_that_fell_behind_a_rule_of_the_bucket_goes_on_from_what_is_left(
+    tier: Tier,
+) -> None:
+    """All versions that it has read are gone, and some that it has not: as after a start."""
+    await tier.caught_up()
+    tier.packs += [tier.files.append(messages("orders", 8)) for _ in range(3)]
+    tier.show()
+    for v in range(1, 7):
+        del tier.store.objects[tier.files.place.key(f"man/{v:020d}")]
+    for pack in range(5):
+        del tier.store.objects[tier.name(pack)]
+    await tier.until(lambda: tier.reader.index.covered == tier.files.state.end)
+    assert isinstance(await tier.read(20), Messages)
+    assert isinstance(await tier.read(3), Trouble)
+    await tier.until(lambda: tier.reader.readable.is_shortened)
+    assert await tier.read(3) == Gone(20)
+
+
+async def test_a_version_that_is_hidden_is_no_reason_to_begin_anew(tier: Tier) -> None:
+    """Older versions are there: nothing was removed by its age."""
+    await tier.caught_up()
+    tier.files.append(messages("orders", 8))
+    tier.files.append(messages("orders", 8))
+    tier.show()
+    for v in (4, 5):
+        del tier.store.objects[tier.files.place.key(f"man/{v:020d}")]
+    await tier.until(lambda: "T1: it is missing" in tier.reader.reason)
+    assert tier.reader.index.chain.v == 4
+    assert isinstance(await tier.read(0), Messages)
+    tier.show()
+    await tier.until(lambda: tier.reader.index.covered == tier.files.state.end)
+
+
+async def test_a_reader_far_behind_catches_up_though_calls_fail_now_and_then(tier: Tier) -> None:
+    """Each look goes on where the last one failed, and soon."""
+    for _ in range(60):
+        tier.files.append(messages("orders", 2))
+    tier.show()
+    calls = 0
+
+    def every_30th(operation: str, key: str) -> Fault | None:
+        nonlocal calls
+        calls += 1
+        return Fault.LOST if calls % 30 == 0 else None
+
+    tier.store.fault = every_30th
+    await tier.caught_up()
 
 
 async def test_an_empty_listing_proves_nothing_where_the_oldest_versions_are_gone(
@@ -358,6 +429,30 @@ async def test_a_damaged_footer_hides_its_own_records_only(tier: Tier) -> None:
     assert tier.name(1) in refused.reason
     assert isinstance(await tier.read(0), Messages)
     assert isinstance(await tier.read(9), Messages)
+
+
+async def test_of_damaged_runs_a_bounded_number_is_remembered(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "DAMAGED_MAX", 1)
+    await tier.caught_up()
+    for pack in (0, 1):
+        tier.flip(pack, tier.footer(pack).runs[0].pos + 90)
+        assert isinstance(await tier.read(4 * pack), Trouble)
+    assert [tier.files.place.key(key) for key, _ in tier.reader._damaged] == [tier.name(1)]
+
+
+async def test_a_store_that_does_not_answer_is_complained_of_only_if_that_lasts(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TROUBLE_S", 0.01)
+    await tier.caught_up()
+    tier.store.fault = lambda _operation, _key: Fault.LOST
+    tier.reader.poke()
+    await tier.until(lambda: bool(tier.reader.reason))
+    assert not tier.reader.readable.complaint
+    monkeypatch.setattr(reader, "SILENT_S", 0.02)
+    await tier.until(lambda: "is not followed" in tier.reader.readable.complaint)
 
 
 async def test_a_store_in_trouble_is_told_apart_from_damage(tier: Tier) -> None:

@@ -20,6 +20,22 @@ def test_settings_of_a_tier_are_the_limits_of_its_uploads(tmp_path: Path) -> Non
         tier_linger_ms=500,
         tier_retry_max_ms=900,
     )
-    options = _tier(settings)
+    options = _tier(settings, "orders")
     assert options is not None
     assert options.limits == TierLimits(pack_bytes=8192, linger_ms=500, retry_max_ms=900)
+    assert (options.place.uid, options.groups) == (settings.tier_shard, 1)
+
+
+def test_groups_of_one_process_have_places_of_their_own() -> None:
+    names = ["a", "b", "%odd|name", "n" * 127]
+    settings = BrokerSettings(
+        groups=[f"{name}:{port}" for port, name in enumerate(names, 1)],
+        controllers=["127.0.0.1:9878"],
+        tier_url="file:///tier",
+        tier_shard="7c9e6679-7425-40de-944b-e07fc1f90ae7",
+    )
+    made = [_tier(settings, name) for name in names]
+    places = [one.place.uid for one in made if one is not None]
+    assert places[:2] == [f"{settings.tier_shard}.a", f"{settings.tier_shard}.b"]
+    assert len(set(places)) == 4
+    assert {one._replace(place=made[0].place) for one in made if one and made[0]} == {made[0]}

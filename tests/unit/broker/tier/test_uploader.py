@@ -26,6 +26,7 @@ class Role:
 
     def __init__(self) -> None:
         self.session = None
+        self.holds_pack = False
         self.seen: list[ev.Event] = []
 
     def step(self, event: ev.Event, _: int) -> list[fx.Effect]:
@@ -56,6 +57,10 @@ class Observer:
 class Calls:
     def __init__(self, fault: Exception | None = None) -> None:
         self._fault = fault
+        self.settled: list[bool] = []
+
+    def settle(self, *, holds_pack: bool) -> None:
+        self.settled.append(holds_pack)
 
     async def run(self, call: fx.Call) -> ev.Result:
         if self._fault is not None:
@@ -97,6 +102,9 @@ class Hanging:
     def __init__(self) -> None:
         self.begun: list[int] = []
         self.cancelled: list[int] = []
+
+    def settle(self, *, holds_pack: bool) -> None:
+        """No pack was cut."""
 
     async def run(self, call: fx.Call) -> ev.Result:
         self.begun.append(call.ticket)
@@ -208,3 +216,17 @@ async def test_each_advance_is_looked_at_and_each_commit_is_told(
             await asyncio.sleep(0)
     assert told == ["head", "head"]
     await made.stop()
+
+
+async def test_the_room_of_a_pack_is_kept_for_as_long_as_the_role_has_it() -> None:
+    role, calls = Role(), Calls()
+    made = uploader(role, calls, Observer(), [])
+    role.holds_pack = True
+    made.promoted(PAIR)
+    assert calls.settled == [True]
+    role.holds_pack = False
+    made.demoted()
+    assert calls.settled == [True, False]
+    role.holds_pack = True
+    await made.stop()
+    assert calls.settled[-1] is False, "nothing of it is left after the end"

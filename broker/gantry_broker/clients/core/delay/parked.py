@@ -64,6 +64,14 @@ def park(record: MessageRecord, level: int, levels: DelayLevels) -> MessageRecor
     )
 
 
+def as_sent(message: MessageRecord) -> MessageRecord:
+    """A message that was unparked, for another broker group: it asks for no delay any more."""
+    properties = message.properties
+    for name in _OURS:
+        properties = without_property(properties, name)
+    return replace(message, properties=properties)
+
+
 def unpark(record: MessageRecord, store_host: Host) -> MessageRecord:
     """The message that a parked record holds, to be appended by the broker at ``store_host``.
 

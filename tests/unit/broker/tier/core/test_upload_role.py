@@ -6,7 +6,7 @@ import pytest
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.values import ChainHead, State
-from gantry_protocol.tier.chain import empty
+from gantry_protocol.tier.chain import advance, before, empty
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Append, Claim
 from gantry_protocol.types import Offset
@@ -401,6 +401,28 @@ def test_a_version_that_is_missing_in_between_is_waited_for() -> None:
     harness.run()
     assert harness.role.state is State.UPLOADING
     assert harness.bucket.state().pair == Pair(4, 1)
+
+
+def test_a_hole_that_another_reader_has_passed_is_waited_for_no_more() -> None:
+    """A rule of the bucket removed what was read and more; who began anew knows what is left."""
+    old = with_tier(120)
+    new = successor(old)
+    claimed, *rest = map(old.bucket.read, range(1, old.role.chain.v + 1))
+    known = advance(empty(PLACE), [claimed])
+    new.step(ev.HeadSeen(known.pair, known))
+    for v in range(1, old.role.chain.v):
+        del old.bucket.versions[v]
+    new.promote(2, local(150, log_start=20, who=lineage((1, 0), (2, 120))))
+    new.run()
+    assert "is missing" in new.role.status.reason
+    left = advance(before(empty(PLACE), rest[-1]), rest[-1:])
+    new.step(ev.HeadSeen(left.pair, left))
+    for _ in range(3):
+        new.wait(100_000)
+        new.run()
+    assert new.role.state is State.UPLOADING, new.role.status.reason
+    assert new.role.committed_end == 150
+    assert new.role.chain.base == left.base
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3])

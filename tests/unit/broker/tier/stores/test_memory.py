@@ -5,20 +5,17 @@ from __future__ import annotations
 import pytest
 from gantry_broker.tier.stores import (
     CREATED,
-    Absent,
     Maybe,
-    Mine,
-    Other,
     StoreRefused,
     StoreUnavailable,
     own_prefix,
-    resolve,
 )
 from gantry_broker.tier.stores.contract import Creation
 from gantry_protocol.tier.keys import ManKey
 from gantry_protocol.tier.manifests import encode
 from support.memory_store import Fault, MemoryStore
 from support.store_contract import PLACE, some_claim
+from support.tier_resolution import Absent, Mine, Other, resolve
 
 KEY = PLACE.key(ManKey(1))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.door.core.course import CALM_S, DOUBT_S, FAST_FOR_S, FAST_S, SLOW_S, Course
+from gantry_broker.control.core.course import CALM_S, DOUBT_S, FAST_FOR_S, FAST_S, SLOW_S, Course
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 

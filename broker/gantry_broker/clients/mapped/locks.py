@@ -1,0 +1,117 @@
+"""Locks of mapped queues: asked of the master that takes messages for the queue, and only there.
+
+Clients name such a queue by its number, with a broker name that stands for the whole cluster. The
+lock is that of the group's own queue. What another group has is asked of its master, once.
+
+An owner at the group that a queue has left is not known to the next one. The queue's consumer is
+the same before and after, unless its consumer group divides its queues anew at that moment.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from gantry_protocol.bodies import (
+    LockBatchBody,
+    LockedQueues,
+    MessageQueue,
+    decode_body,
+    encode_body,
+)
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.command import request as new_request
+from gantry_protocol.errors import WireError
+from gantry_protocol.remoting.asking import Outcome
+from msgspec.structs import replace
+
+from gantry_broker.clients.lock_keeping import LockBook
+from gantry_broker.clients.view import GroupView
+
+STATIC: Final = "__syslo__"
+"""How the broker name of a mapped queue begins (``MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX``)."""
+
+CALL_TIMEOUT_S = 0.8  # clients give such a request 1 s
+
+Owns = Callable[[list[MessageQueue]], None]
+
+
+class MappedLocks:
+    """See the module."""
+
+    def __init__(self, view: GroupView, locks: LockBook) -> None:
+        self._view = view
+        self._locks = locks
+
+    def lock(self, wish: LockBatchBody, owns: Owns, *, passed_on: bool) -> None:
+        """Take or renew locks of this group's queues and of mapped ones; ``owns`` comes once.
+
+        Args:
+            wish: of the client.
+            owns: is told what the client owns now.
+            passed_on: another master asks; what this group does not have is not asked for.
+        """
+        here, elsewhere = self._sorted(wish.mq_set)
+        left = 1 + (0 if passed_on else len(elsewhere))
+        owned: list[MessageQueue] = []
+
+        def more(queues: list[MessageQueue]) -> None:
+            nonlocal left
+            owned.extend(queues)
+            left -= 1
+            if not left:
+                owns(owned)
+
+        if not passed_on:
+            for group, queues in elsewhere.items():
+                self._ask(group, replace(wish, mq_set=queues), more)
+        self._locks.lock(
+            wish.consumer_group,
+            wish.client_id,
+            list(here),
+            lambda found: more([here[queue] for queue in found]),
+        )
+
+    def unlock(self, wish: LockBatchBody) -> None:
+        """Give locks up; those of other groups run out."""
+        here, _ = self._sorted(wish.mq_set)
+        self._locks.unlock(wish.consumer_group, wish.client_id, list(here))
+
+    def _sorted(
+        self, queues: list[MessageQueue]
+    ) -> tuple[dict[MessageQueue, MessageQueue], dict[str, list[MessageQueue]]]:
+        """This group's queues, with the names that the client gave them; others' by group."""
+        here: dict[MessageQueue, MessageQueue] = {}
+        elsewhere: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            if not queue.broker_name.startswith(STATIC):
+                if queue.broker_name == self._view.broker_name:
+                    here[queue] = queue
+                continue
+            known = self._view.queues.of(queue.topic)
+            if known is None or not 0 <= queue.queue_id < len(known.queues):
+                continue
+            segment = known.queues[queue.queue_id].open
+            if segment.group == self._view.broker_name:
+                own = replace(queue, broker_name=segment.group, queue_id=segment.queue_id)
+                here[own] = queue
+            else:
+                elsewhere.setdefault(segment.group, []).append(queue)
+        return here, elsewhere
+
+    def _ask(self, group: str, wish: LockBatchBody, owns: Owns) -> None:
+        command = new_request(RequestCode.LOCK_BATCH_MQ, {PASSED_ON: "true"}, encode_body(wish))
+
+        def answered(outcome: Outcome) -> None:
+            found: list[MessageQueue] = []
+            if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
+                try:
+                    found = decode_body(LockedQueues, outcome.body).lock_ok_mq_set
+                except WireError:
+                    found = []  # it grants nothing
+            owns(found)
+
+        self._view.queues.masters.ask(group, command, answered, CALL_TIMEOUT_S)
+
+
+PASSED_ON: Final = "gantryPassedOn"
+"""In a request's fields: another master asks on a client's behalf."""

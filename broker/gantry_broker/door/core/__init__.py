@@ -1,1 +1,0 @@
-"""The decisions of a door, without I/O."""

@@ -1,0 +1,456 @@
+"""Requests about queues of mapped topics, at the group itself and at the group that has them."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from gantry_broker.clients.mapped import requests
+from gantry_broker.clients.mapped.requests import PHYSICAL
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.errors import Busy, RequestTimeout
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, Segment
+from gantry_protocol.send_answer import MAY_BE_STORED
+from support.mapped_group import BEYOND, HERE, OLDER, STATIC, THERE, TOPIC, MappedGroup, at
+from support.patience import PATIENCE_S
+
+AGAIN = MAPPED_QUEUES_MAX
+MOVED = MappedQueue((Segment(HERE, 0, 0), Segment(THERE, 40, AGAIN)), "", 1)
+CAME = MappedQueue((Segment(THERE, 0, 0), Segment(HERE, 40, AGAIN)), "", 1)
+MOVED_ON = MappedQueue((*MOVED.segments, Segment(BEYOND, 60, 2 * AGAIN)), "", 2)
+SEND, PULL = RequestCode.SEND_MESSAGE, RequestCode.PULL_MESSAGE
+COMMIT, QUERY = RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET
+MAXIMUM, MINIMUM = RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET
+BY_TIME = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+
+
+def send_ext(queue: int = 0, **more: object) -> dict[str, object]:
+    return {
+        "producerGroup": "p",
+        "topic": TOPIC,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": 4,
+        "queueId": queue,
+        "sysFlag": 0,
+        "bornTimestamp": 1,
+        "flag": 0,
+        **more,
+    }
+
+
+def pull_ext(offset: int, queue: int = 0, **more: object) -> dict[str, object]:
+    return {
+        "consumerGroup": "g",
+        "topic": TOPIC,
+        "queueId": queue,
+        "queueOffset": offset,
+        "maxMsgNums": 32,
+        "sysFlag": 4,
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 0,
+        "subscription": "*",
+        "subVersion": 0,
+        "expressionType": "TAG",
+        **more,
+    }
+
+
+def queue_ext(queue: int = 0, **more: object) -> dict[str, object]:
+    return {"consumerGroup": "g", "topic": TOPIC, "queueId": queue, **more}
+
+
+def stored(mapped: MappedGroup) -> list[tuple[int, int]]:
+    """Queue and offset of each message, as they were appended."""
+    return [
+        (record.queue_id, record.queue_offset)
+        for records in mapped.group.appended
+        for record in records
+        if record.topic == TOPIC
+    ]
+
+
+async def closed(mapped: MappedGroup) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while mapped.processor.mapped.waiting:
+            await asyncio.sleep(0.01)
+
+
+# ---- a young master
+
+
+async def test_a_young_master_takes_nothing_before_it_has_read_the_maps(
+    mapped: MappedGroup,
+) -> None:
+    mapped.tell(at(HERE))  # what its process knows for another group
+    await mapped.begin()
+    sent, pulled = mapped.ask(SEND, send_ext()), mapped.ask(PULL, pull_ext(0))
+    assert (mapped.code(sent), mapped.code(pulled), stored(mapped)) == (None, None, [])
+    assert mapped.processor.mapped.waiting == 2
+    mapped.tell(at(HERE))
+    assert (mapped.code(sent), stored(mapped)) == (0, [(0, 0)])
+    assert mapped.code(pulled) is not None
+    assert mapped.processor.mapped.waiting == 0
+
+
+async def test_who_waits_for_too_long_is_told_to_try_again(
+    mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WAIT_S", 0.01)
+    await mapped.begin()
+    sent = mapped.ask(SEND, send_ext())
+    await closed(mapped)
+    assert mapped.code(sent) == ResponseCode.SYSTEM_BUSY
+    mapped.tell(at(HERE))
+    assert stored(mapped) == []
+    assert mapped.processor.mapped.refused == 1
+
+
+async def test_waiting_is_bounded(mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "WAITING_MAX", 2)
+    await mapped.begin()
+    sent = [mapped.ask(SEND, send_ext()) for _ in range(3)]
+    assert [mapped.code(one) for one in sent] == [None, None, ResponseCode.SYSTEM_BUSY]
+    mapped.tell(at(HERE))
+    assert [mapped.code(one) for one in sent] == [0, 0, ResponseCode.SYSTEM_BUSY]
+
+
+async def test_who_waits_is_let_go_with_the_mastership(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    sent = mapped.ask(SEND, send_ext())
+    mapped.processor.close()
+    assert mapped.code(sent) == ResponseCode.SYSTEM_BUSY
+    later = mapped.ask(SEND, send_ext())
+    assert mapped.code(later) == ResponseCode.SYSTEM_BUSY
+    assert stored(mapped) == []
+
+
+async def test_a_map_that_is_here_before_its_topic_is_waited_for(tmp_path: Path) -> None:
+    """Else "not found" would be the answer, and the consumer begins at the end."""
+    mapped = MappedGroup(tmp_path, has_topic=False)
+    try:
+        await mapped.begin()
+        mapped.tell(at(HERE))
+        asked = mapped.ask(QUERY, queue_ext())
+        assert mapped.code(asked) is None
+        mapped.add_topic()
+        async with asyncio.timeout(PATIENCE_S):
+            while mapped.code(asked) is None:
+                await asyncio.sleep(0.01)
+        answer = mapped.answer(asked)
+        assert answer is not None
+        assert (answer.code, answer.ext) == (0, {"offset": "0"})
+    finally:
+        mapped.close()
+
+
+async def test_all_that_wait_for_a_topic_share_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look had each of them ask for one more: a hundred were a million after three."""
+    monkeypatch.setattr(requests, "LOOK_S", 0.02)
+    mapped = MappedGroup(tmp_path, has_topic=False)
+    try:
+        await mapped.begin()
+        mapped.tell(at(HERE))
+        looks: list[float] = []
+        served = mapped.processor.mapped
+        changed, now = served.changed, asyncio.get_running_loop().time
+        monkeypatch.setattr(
+            served, "changed", lambda topics: (looks.append(now()), changed(topics))[1]
+        )
+        sent = [mapped.ask(SEND, send_ext()) for _ in range(8)]
+        async with asyncio.timeout(PATIENCE_S):
+            while len(looks) < 3:
+                await asyncio.sleep(0)
+        assert served.waited == len(sent) * (1 + len(looks))
+        assert min(later - at for at, later in pairwise(looks)) > 0.01
+    finally:
+        mapped.close()
+
+
+async def test_a_request_that_cannot_be_read_harms_no_other(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    odd = mapped.ask(PULL, pull_ext(0) | {"queueOffset": "many"})
+    sent = mapped.ask(SEND, send_ext())
+    mapped.tell(at(HERE))
+    assert mapped.code(odd) == ResponseCode.SYSTEM_ERROR
+    assert mapped.code(sent) == 0
+    mapped.controllers.asked.clear()
+    await mapped.question()  # the maps are still read
+
+
+# ---- sends
+
+
+async def test_a_send_waits_while_its_queue_moves_and_goes_where_it_went(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE, 0, THERE), at(HERE, 1))
+    waiting, other = mapped.ask(SEND, send_ext(0)), mapped.ask(SEND, send_ext(1))
+    assert (mapped.code(waiting), mapped.code(other)) == (None, 0)
+    mapped.tell(MOVED, at(HERE, 1), epoch=2)
+    assert stored(mapped) == [(1, 0)]
+    group, command, _ = mapped.masters.asked[-1]
+    assert group == THERE
+    assert command.ext is not None
+    assert (command.ext["queueId"], command.ext[PHYSICAL]) == (str(AGAIN), "2")
+    mapped.masters.answer(0, {"queueId": "0", "queueOffset": "40", "msgId": "x"})
+    answer = mapped.answer(waiting)
+    assert answer is not None
+    assert (answer.code, answer.ext["queueOffset"]) == (0, "40")  # type: ignore[index]
+
+
+async def test_a_move_that_is_taken_back_lets_sends_in(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE, 0, THERE))
+    sent = mapped.ask(SEND, send_ext())
+    mapped.tell(at(HERE, 0), epoch=2)
+    assert (mapped.code(sent), stored(mapped)) == (0, [(0, 0)])
+
+
+async def test_the_first_message_of_a_segment_goes_on_where_the_last_one_ended(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(CAME)
+    assert mapped.code(mapped.ask(SEND, send_ext())) == 0
+    assert stored(mapped) == [(AGAIN, 40)]
+    older = mapped.answer(mapped.ask(SEND, send_ext(), version=OLDER))
+    assert older is not None
+    assert older.ext is not None
+    assert (older.ext["queueId"], older.ext["queueOffset"]) == ("0", "41")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "may_be_stored"),
+    [(RequestTimeout("late"), True), (Busy("nobody is there"), False)],
+)
+async def test_a_send_whose_answer_is_lost_may_be_stored(
+    mapped: MappedGroup, outcome: Exception, *, may_be_stored: bool
+) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    sent = mapped.ask(SEND, send_ext())
+    mapped.masters.asked.pop()[2](outcome)  # type: ignore[arg-type]
+    answer = mapped.answer(sent)
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert (MAY_BE_STORED in (answer.ext or {})) is may_be_stored
+
+
+async def test_who_is_told_that_the_queue_is_elsewhere_looks_again(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    mapped.controllers.asked.clear()
+    sent = mapped.ask(SEND, send_ext())
+    mapped.masters.answer(ResponseCode.NOT_LEADER_FOR_QUEUE)
+    assert mapped.code(sent) is None
+    await mapped.question()
+    mapped.tell(MOVED_ON, epoch=3)
+    assert mapped.masters.asked[-1][0] == BEYOND
+    mapped.masters.answer(0)
+    assert mapped.code(sent) == 0
+
+
+async def test_a_store_that_is_asked_past_the_map_takes_nothing_for_what_is_not_here(
+    mapped: MappedGroup,
+) -> None:
+    """The guard behind all ways in: a send that waited elsewhere while the queue went."""
+    await mapped.begin()
+    mapped.tell(at(HERE, 0, THERE))
+    handler = mapped.processor._handlers[SEND]
+    asked = mapped.ask(SEND, send_ext())
+    answer = handler(mapped.connection, asked)  # type: ignore[arg-type]
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert stored(mapped) == []
+
+
+# ---- what other masters ask
+
+
+@pytest.mark.parametrize(
+    ("queue", "epoch", "code"),
+    [
+        (AGAIN, 1, 0),
+        (0, 1, ResponseCode.NOT_LEADER_FOR_QUEUE),  # an earlier stay
+        (1, 1, ResponseCode.NOT_LEADER_FOR_QUEUE),
+        (9, 1, ResponseCode.NOT_LEADER_FOR_QUEUE),
+        (1, 2, None),  # who asks knows more: it is read first
+        (2, 1, None),  # it moves
+    ],
+)
+@pytest.mark.parametrize("what", [SEND, COMMIT])
+async def test_what_is_written_for_others_is_only_for_what_is_taken_here(
+    mapped: MappedGroup, what: RequestCode, queue: int, epoch: int, code: int | None
+) -> None:
+    await mapped.begin()
+    mapped.tell(CAME, at(THERE, 1), at(HERE, 2, THERE))
+    ext = send_ext(queue) if what == SEND else queue_ext(queue, commitOffset=7)
+    asked = mapped.ask(what, {**ext, PHYSICAL: epoch})
+    if code == 0 and what == COMMIT:
+        assert mapped.group.store.committed.query("g", TOPIC, AGAIN) == 7
+        return
+    assert mapped.code(asked) == code
+    assert mapped.masters.asked == [], "what was passed on is never passed on again"
+    assert stored(mapped) == ([(AGAIN, 40)] if code == 0 else [])
+
+
+async def test_a_pull_of_a_segment_that_is_not_known_here_waits_for_the_map(
+    mapped: MappedGroup,
+) -> None:
+    """Else the reader would be sent back to 0, where an empty queue begins."""
+    await mapped.begin()
+    mapped.tell(at(THERE))
+    asked = mapped.ask(PULL, pull_ext(40, AGAIN, **{PHYSICAL: 2}))
+    assert mapped.code(asked) is None
+    await mapped.question()
+    mapped.tell(CAME, epoch=2)
+    answer = mapped.answer(asked)
+    assert answer is not None
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert answer.ext is not None
+    assert answer.ext["nextBeginOffset"] == "40"
+
+
+# ---- reads
+
+
+async def test_a_pull_is_served_where_the_message_is(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    waits = {"suspendTimeoutMillis": 15_000, "sysFlag": 7}
+    pulled = mapped.ask(PULL, pull_ext(40, **waits))
+    group, command, _ = mapped.masters.asked[-1]
+    assert (group, command.ext and command.ext["queueId"]) == (THERE, str(AGAIN))
+    assert command.ext is not None
+    assert int(command.ext["suspendTimeoutMillis"]) < 5_000, "a silent connection is closed"
+    assert command.ext["sysFlag"] == "6", "what it commits belongs to another queue"
+    mapped.masters.answer(ResponseCode.PULL_NOT_FOUND, {"nextBeginOffset": "40"})
+    assert mapped.code(pulled) == ResponseCode.PULL_NOT_FOUND
+    assert mapped.code(mapped.ask(PULL, pull_ext(39))) is not None
+    assert mapped.masters.asked == []
+
+
+async def test_a_reader_at_the_end_of_a_segment_asks_again_once_the_queue_has_moved(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    pulled = mapped.ask(PULL, pull_ext(0, suspendTimeoutMillis=15_000, sysFlag=6))
+    assert mapped.code(pulled) is None
+    mapped.tell(at(HERE), epoch=1)
+    assert mapped.code(pulled) is None, "nothing changed"
+    mapped.tell(MappedQueue((Segment(HERE, 0, 0), Segment(THERE, 0, AGAIN)), "", 1), epoch=2)
+    assert mapped.code(pulled) == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_messages_of_a_group_that_is_gone_are_passed_over(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    serving = {HERE: "a:1", BEYOND: ""}
+    mapped.tell(
+        MappedQueue((*MOVED.segments, Segment(HERE, 60, 2 * AGAIN)), "", 2), masters=serving
+    )
+    answer = mapped.answer(mapped.ask(PULL, pull_ext(45)))
+    assert answer is not None
+    assert answer.ext is not None
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "60")
+    assert mapped.code(mapped.ask(QUERY, queue_ext(setZeroIfNotFound="false"))) == 22
+    mapped.tell(MOVED_ON, epoch=3, masters=serving)  # without a master, and not gone
+    mapped.ask(PULL, pull_ext(70))
+    assert [group for group, _, _ in mapped.masters.asked] == [BEYOND]
+    mapped.masters.asked.clear()
+    mapped.tell(MOVED, epoch=4, masters={HERE: "a:1"})  # its open segment is waited for
+    mapped.ask(PULL, pull_ext(45))
+    assert [group for group, _, _ in mapped.masters.asked] == [THERE]
+
+
+# ---- offsets
+
+
+async def test_committed_offsets_are_where_messages_are_taken(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(CAME, MOVED, at(HERE, 2, THERE))
+    committed = mapped.group.store.committed
+    mapped.ask(COMMIT, queue_ext(0, commitOffset=41))
+    assert committed.query("g", TOPIC, AGAIN) == 41
+    mapped.ask(COMMIT, queue_ext(1, commitOffset=5))
+    assert mapped.masters.asked[-1][0] == THERE
+    moving = mapped.ask(COMMIT, queue_ext(2, commitOffset=5))
+    assert mapped.code(moving) is None
+    assert committed.query("g", TOPIC, 2) is None, "its next master may have a newer one"
+    mapped.ask(COMMIT, queue_ext(1, commitOffset=9), version=OLDER)
+    assert committed.query("g", TOPIC, 0) == 9, "others know this group's own queue only"
+
+
+async def test_a_committed_offset_is_looked_for_back_through_the_segments(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED_ON)
+    assert mapped.group.store.committed.commit("g", TOPIC, 0, 33)
+    asked = mapped.ask(QUERY, queue_ext())
+    for group in (BEYOND, THERE):
+        assert mapped.masters.asked[-1][0] == group
+        ext = mapped.masters.asked[-1][1].ext
+        assert ext is not None
+        assert ext["setZeroIfNotFound"] == "false", "0 would be taken for what was committed"
+        mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    answer = mapped.answer(asked)
+    assert answer is not None
+    assert (answer.code, answer.ext) == (0, {"offset": "33"})
+    again = mapped.ask(QUERY, queue_ext())
+    mapped.masters.answer(0, {"offset": "61"})
+    assert (mapped.answer(again) or again).ext == {"offset": "61"}
+    unknown = mapped.ask(QUERY, queue_ext())
+    mapped.masters.asked.pop()[2](Busy("nobody"))
+    assert mapped.code(unknown) == ResponseCode.SYSTEM_BUSY, "33 may be old"
+
+
+async def test_offsets_committed_at_a_segment_that_never_had_a_message_are_found(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(MappedQueue((Segment(HERE, 0, 0), Segment(THERE, 0, AGAIN)), "", 1))
+    assert mapped.group.store.committed.commit("g", TOPIC, 0, 0)
+    asked = mapped.ask(QUERY, queue_ext(setZeroIfNotFound="false"))
+    mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    assert (mapped.answer(asked) or asked).ext == {"offset": "0"}
+
+
+async def test_bounds_of_a_queue(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(CAME, MOVED)
+    highest = mapped.answer(mapped.ask(MAXIMUM, queue_ext(0)))
+    assert highest is not None
+    assert highest.ext == {"offset": "40"}, "the open segment has no message yet"
+    mapped.ask(MINIMUM, queue_ext(0))
+    assert mapped.masters.asked[-1][0] == THERE
+    mapped.ask(MAXIMUM, queue_ext(1))
+    elsewhere = mapped.masters.asked[-1]
+    assert elsewhere[0] == THERE
+    elsewhere_asked = mapped.ask(MAXIMUM, queue_ext(1))
+    mapped.masters.answer(0, {"offset": "0"})
+    assert (mapped.answer(elsewhere_asked) or elsewhere_asked).ext == {"offset": "40"}
+
+
+async def test_a_time_is_looked_for_back_through_the_segments(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    asked = mapped.ask(BY_TIME, queue_ext(timestamp=1))
+    mapped.masters.answer(0, {"offset": "40"})  # it is not within the last one
+    assert (mapped.answer(asked) or asked).ext == {"offset": "0"}
+    late = mapped.ask(BY_TIME, queue_ext(timestamp=1))
+    mapped.masters.answer(0, {"offset": "44"})
+    assert (mapped.answer(late) or late).ext == {"offset": "44"}
+
+
+async def test_a_queue_that_the_topic_does_not_have(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    for code, ext in ((SEND, send_ext(1)), (PULL, pull_ext(0, 1)), (COMMIT, queue_ext(1))):
+        assert mapped.code(mapped.ask(code, {**ext, "commitOffset": 0})) == 29
+    assert mapped.code(mapped.ask(QUERY, queue_ext(1), version=STATIC)) == 29
