@@ -18,11 +18,13 @@ import msgspec
 
 from gantry_operator import names
 from gantry_operator.api.kinds import (
+    AUTOSCALER,
     BROKER_GROUP,
     BUDGET,
     CONTROLLER_GROUP,
     CRON_JOB,
     CUSTOM,
+    FRONT_GROUP,
     POD,
     TEMPLATED,
     Kind,
@@ -44,6 +46,7 @@ _OWNER_KINDS = {
     names.BROKER: BROKER_GROUP,
     names.AUDIT: BROKER_GROUP,
     names.CONTROLLER: CONTROLLER_GROUP,
+    names.FRONT: FRONT_GROUP,
 }
 _POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
 _POD_STATUS = frozenset({"phase", "podIP"})
@@ -225,7 +228,7 @@ def key_of(kind: Kind, body: Body) -> Key | None:
 
 
 def reference(body: Body) -> str:
-    """The name of a BrokerGroup's ControllerGroup, even of a spec that is otherwise invalid."""
+    """The ControllerGroup that a resource names, even with a spec that is otherwise invalid."""
     spec = body.get("spec") or {}
     referred = spec.get("controllerRef") or {}
     name = referred.get("name") if isinstance(referred, dict) else None
@@ -238,7 +241,7 @@ def _trimmed(kind: Kind, body: Body) -> Body:
     Who wrote what is kept of pod templates into which others wrote, which are few.
     """
     meta = {key: value for key, value in body["metadata"].items() if key not in _BOOKKEEPING}
-    if kind in (BUDGET, CRON_JOB):  # their status follows every change of a pod
+    if kind in (BUDGET, AUTOSCALER, CRON_JOB):  # their status follows every change of a pod
         body = {key: value for key, value in body.items() if key != "status"}
     if kind in TEMPLATED:
         written = additions.kept(body["metadata"].get("managedFields") or ())

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 from gantry_protocol.process import log
 
 from gantry_operator.api.errors import ApiError, Conflict, Denied, NotFound
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, CUSTOM, NAMESPACE, Kind
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    CONTROLLER_GROUP,
+    CUSTOM,
+    FRONT_GROUP,
+    NAMESPACE,
+    Kind,
+)
 from gantry_operator.cache import name_of, reference
 from gantry_operator.plan import deletion
 
@@ -103,9 +110,16 @@ def is_awaited(cache: Cache) -> bool:
         for group in groups
         if group["metadata"].get("deletionTimestamp") is None
     }
+    serving = {
+        name_of(quorum) for quorum in quorums if quorum["metadata"].get("deletionTimestamp") is None
+    }
     return any(
-        deletion.waits_for_operator(body["metadata"], held=name_of(body) in staying)
-        for body in (*groups, *quorums)
+        deletion.waits_for_operator(
+            body["metadata"],
+            held=name_of(body) in staying,
+            drains=(body["metadata"].get("namespace", ""), reference(body)) in serving,
+        )
+        for body in (*groups, *quorums, *_all(cache, FRONT_GROUP))
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, Kind
+from gantry_operator import names
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROUP, Kind
 from gantry_operator.cache import Cache, Key, key_of, name_of, reference
 
 if TYPE_CHECKING:
@@ -41,23 +42,43 @@ class Listener:
             quorum = reference(body)
             if self._cache.get(CONTROLLER_GROUP, namespace, quorum) is not None:
                 self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, quorum))
+            self._dependents(namespace, quorum, FRONT_GROUP)
+            if event == "ADDED":
+                self._neighbours(namespace, name, quorum)
+        if kind is FRONT_GROUP and (deleted or before is None):
+            # Brokers open their store to fronts, and a second FrontGroup waits for the first.
+            self._dependents(namespace, reference(body))
 
     def roles_changed(self, namespace: str, group: str) -> None:
         """The controllers say that a group changed: people wait for its label."""
-        self._queue.add(Key(BROKER_GROUP.kind, namespace, group), urgent=True)
+        self._queue.add(Key(BROKER_GROUP.kind, namespace, names.resource_of(group)), urgent=True)
 
     def evidence_changed(self, namespace: str, name: str) -> None:
         """Controllers are silent, or heard again: what rests on their word is looked at."""
         self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, name))
         self._dependents(namespace, name)
 
-    def _dependents(self, namespace: str, name: str) -> None:
-        """Broker groups that refer to a controller group whose wish changed, appeared or went."""
+    def _neighbours(self, namespace: str, name: str, quorum: str) -> None:
+        """Broker groups whose deletions nobody could take messages from before; mostly one."""
         for other_namespace, group in self._cache.names(BROKER_GROUP):
-            if other_namespace != namespace:
+            if other_namespace != namespace or group == name:
                 continue
-            if reference(self._cache.get(BROKER_GROUP, namespace, group) or {}) == name:
+            body = self._cache.get(BROKER_GROUP, namespace, group) or {}
+            finalizers = (body.get("metadata") or {}).get("finalizers") or ()
+            if names.DRAIN_FINALIZER not in finalizers and reference(body) == quorum:
                 self._queue.add(Key(BROKER_GROUP.kind, namespace, group))
+
+    def _dependents(self, namespace: str, name: str, *kinds: Kind) -> None:
+        """Groups that refer to a controller group whose wish changed, appeared or went.
+
+        Of all kinds that do, unless some are named.
+        """
+        for kind in kinds or (BROKER_GROUP, FRONT_GROUP):
+            for other_namespace, group in self._cache.names(kind):
+                if other_namespace != namespace:
+                    continue
+                if reference(self._cache.get(kind, namespace, group) or {}) == name:
+                    self._queue.add(Key(kind.kind, namespace, group))
 
 
 def _wish(body: Body | None) -> object:

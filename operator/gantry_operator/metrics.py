@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -93,6 +94,11 @@ class Metrics:
             "1 if a master serves, 0 if not, -1 if that cannot be observed.",
             _GROUP,
         )
+        self.fronts_available = self._gauge(
+            "gantry_operator_fronts_available",
+            "1 if clients are led to the fronts, 0 if not, -1 if that is not known.",
+            _GROUP,
+        )
         self.tier_healthy = self._gauge(
             "gantry_group_tier_healthy",
             "1 if the master uploads to the tier, 0 if it cannot, -1 if that is not known.",
@@ -103,13 +109,26 @@ class Metrics:
         """Takes a broker group's numbers from its status."""
         labels = (key.namespace, key.name)
         master = status.get("master") or {}
-        self.epoch.labels(*labels).set(master.get("epoch", 0))
+        if "shards" not in status:  # each has an epoch of its own
+            self.epoch.labels(*labels).set(master.get("epoch", 0))
         self.in_sync.labels(*labels).set(len(status.get("inSyncReplicas") or ()))
         gauges = {"Available": self.available, "TierHealthy": self.tier_healthy}
         for condition in status.get("conditions") or ():
             gauge = gauges.get(condition["type"])
             if gauge is not None:
                 gauge.labels(*labels).set({"True": 1, "False": 0}.get(condition["status"], -1))
+
+    def note_fronts(self, key: Key, status: Body) -> None:
+        """Takes what is said of a front group's fronts from its status."""
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "Available":
+                value = {"True": 1, "False": 0}.get(condition["status"], -1)
+                self.fronts_available.labels(key.namespace, key.name).set(value)
+
+    def drop_fronts(self, key: Key) -> None:
+        """Forgets a deleted front group."""
+        with contextlib.suppress(KeyError):
+            self.fronts_available.remove(key.namespace, key.name)
 
     def drop_group(self, key: Key) -> None:
         """Forgets a deleted group, so that the number of series stays bounded."""

@@ -18,6 +18,8 @@ FIELD_MANAGER: Final = "gantry-operator"
 """Owner of every field the operator applies; status has a manager of its own, so that an apply of
 one never releases fields of the other."""
 STATUS_FIELD_MANAGER: Final = "gantry-operator-status"
+REPLICAS_FIELD_MANAGER: Final = "gantry-operator-replicas"
+"""Owner of the replicas of fronts between the operator and an autoscaler that takes them over."""
 
 # Standard labels: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 LABEL_NAME: Final = "app.kubernetes.io/name"
@@ -30,6 +32,8 @@ LABEL_TRAFFIC: Final = f"{GROUP}/traffic"
 """`true` in the pod template of brokers; the Service of a group selects it. The operator writes
 `false` on the pod of a member that the controllers call lost, so that new connections avoid it
 before Kubernetes notices a lost node, and `true` when the member is back."""
+LABEL_SHARDS: Final = f"{GROUP}/shards"
+"""On the pods of a BrokerGroup with shards: how many of them the pod hosts, from the first on."""
 LABEL_TOOLS: Final = f"{GROUP}/tools"
 """`true` on any pod that may reach the ports of controllers that tools use; see
 `networkPolicy.toolsFrom`."""
@@ -42,6 +46,7 @@ CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
 DOOR: Final = "door"
 """Of a container beside the broker's in its pod; no pods are of it alone."""
+FRONT: Final = "front"
 OPERATOR: Final = "operator"
 AUDIT: Final = "audit"
 """Of jobs that read the tier; no Service selects it."""
@@ -61,6 +66,12 @@ ANNOTATION_CONTROLLER_GROUP: Final = f"{GROUP}/controller-group"
 """On a broker StatefulSet: the ControllerGroup it was created for."""
 ANNOTATION_DOORS: Final = f"{GROUP}/doors"
 """`known` on a broker StatefulSet whose image runs `gantry door`; see `plan.broker`."""
+ANNOTATION_FRONTS: Final = f"{GROUP}/fronts"
+"""`known` on a broker StatefulSet whose image serves clients and fronts at once; likewise."""
+ANNOTATION_SHARDS: Final = f"{GROUP}/shards"
+"""On a broker StatefulSet: how many shards its pods host; none where they host one group."""
+ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
+"""On the Deployment of fronts: who sets its replicas, `spec` or `autoscaler`."""
 FINALIZER: Final = f"{GROUP}/controller-metadata"
 """Set only while storage.whenDeleted is Delete. Removing it by hand leaves the group's metadata in
 the controller, nothing else: `kubectl patch bg NAME --type=json -p
@@ -70,6 +81,14 @@ QUORUM_FINALIZER: Final = f"{GROUP}/broker-groups"
 """On a ControllerGroup, exactly while BrokerGroups refer to it: its deletion waits for theirs. Take
 it off by hand to delete it in spite of them: `kubectl patch controllergroup NAME --type=json -p
 '[{"op":"remove","path":"/metadata/finalizers"}]'`."""
+FRONTS_FINALIZER: Final = f"{GROUP}/fronts"
+"""On a FrontGroup: clients are led back to the brokers before its pods go. Removing it by hand
+leaves clients where nobody answers until they look again: `kubectl patch fg NAME --type=json -p
+'[{"op":"remove","path":"/metadata/finalizers"}]'`, then `gantry fronts remove`."""
+DRAIN_FINALIZER: Final = f"{GROUP}/drain"
+"""On a BrokerGroup that has neighbours: what it holds is consumed before it goes. To go at once set
+spec.drain.deadlineSeconds to 0, also while it is being deleted; without an operator: `kubectl patch
+bg NAME --type=json -p '[{"op":"remove","path":"/metadata/finalizers"}]'`."""
 ANNOTATION_QUORUM: Final = f"{GROUP}/cluster-uid"
 ANNOTATION_QUORUM_SIZE: Final = f"{GROUP}/cluster-size"
 """On the claim of a controller's volume: identity and size of the quorum that the volume is of."""
@@ -82,7 +101,13 @@ BROKER_REMOTING_PORT: Final = 10911
 BROKER_HA_PORT: Final = 10912
 BROKER_HTTP_PORT: Final = 10913
 DOOR_PORT: Final = 10910
+BROKER_STORE_PORT: Final = 10914
 DOOR_HTTP_PORT: Final = 10920
+FRONT_HTTP_PORT: Final = 10921
+FIRST_FRONT_PORT: Final = 10950
+"""Of the broker group with index 0; each further index has the next one."""
+FIRST_SHARD_PORT: Final = 11100
+"""Of the shard with index 0, at its pods and at the Service; each further one has the next."""
 OPERATOR_HTTP_PORT: Final = 8080
 
 DATA_DIR: Final = "/var/lib/gantry"
@@ -101,9 +126,15 @@ MAX_BROKER_GROUP_NAME: Final = 45
 """`controller-revision-hash` is `<statefulset>-<10 characters>` and a label value has at most 63
 characters, which leaves 52 for the StatefulSet; `-broker` takes 7 and `-controller` 11 of them."""
 MAX_CONTROLLER_GROUP_NAME: Final = 41
+MAX_FRONT_GROUP_NAME: Final = 40
+"""A pod of a Deployment is `<deployment>-<10 characters>-<5>`, and its name is that of its host,
+which has at most 63 characters; `-front` takes 6."""
+MAX_FRONT_PORTS: Final = 64
+MAX_SHARDS: Final = 100
 
 
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SHARD = re.compile(r"([a-z][-a-z0-9]*)_[0-9]{1,4}")
 
 
 def is_group_name(name: str, max_length: int) -> bool:
@@ -141,6 +172,35 @@ def broker_statefulset(group: str) -> str:
     return f"{group}-broker"
 
 
+def shard(group: str, index: int) -> str:
+    """Name of one of the broker groups of a BrokerGroup with `spec.shards`.
+
+    No resource may have an underscore in its name, so this is never the group of another one.
+    """
+    return f"{group}_{index}"
+
+
+def shards(group: str, count: int) -> str:
+    """All of them from 0 on, as a broker process is told of them."""
+    return f"{group}_[0-{count - 1}]"
+
+
+def shard_index(name: str) -> int:
+    """The index of a shard, by its name."""
+    return int(name.rpartition("_")[2])
+
+
+def shard_port(name: str) -> int:
+    """The port of a shard, by its name, at its pods and at the Service."""
+    return FIRST_SHARD_PORT + shard_index(name)
+
+
+def resource_of(broker_group: str) -> str:
+    """Name of the BrokerGroup to which a group of the controllers belongs, if it is of one."""
+    found = _SHARD.fullmatch(broker_group)
+    return broker_group if found is None else found[1]
+
+
 def group_service(group: str) -> str:
     """The Service over all Ready replicas; any of them passes a connection on to the master."""
     return group
@@ -149,6 +209,11 @@ def group_service(group: str) -> str:
 def master_service(group: str) -> str:
     """The Service that follows the role label."""
     return f"{group}-master"
+
+
+def front_deployment(group: str) -> str:
+    """Deployment, Service, autoscaler and PodDisruptionBudget of a FrontGroup."""
+    return f"{group}-front"
 
 
 def audit_job(group: str) -> str:

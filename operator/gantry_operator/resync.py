@@ -76,7 +76,7 @@ class Resync:
         self._strikes: dict[Kind, int] = {}
         self._last: float | None = None
         self._unheard = {(kind, scope) for kind in WATCHED for scope in self._scopes}
-        self._gaps: set[tuple[Kind, str | None]] = set()
+        self._gaps: dict[tuple[Kind, str | None], None] = {}  # in the order of their beginning
         self._changed = asyncio.Event()
 
     @property
@@ -89,7 +89,7 @@ class Resync:
     def listed(self, kind: Kind, scope: str | None) -> None:
         """A watch begins from a new list: nobody reports what was deleted before that."""
         self._unheard.discard((kind, scope))
-        self._gaps.add((kind, scope))
+        self._gaps[kind, scope] = None
         self._changed.set()
 
     async def fill(self) -> None:
@@ -112,8 +112,12 @@ class Resync:
         self._last = asyncio.get_running_loop().time()
 
     def look_at_all(self) -> None:
-        """Enqueue every resource, and every group that the controllers have named."""
-        for namespace, name in self.named():
+        """Enqueue every resource, and every group that the controllers have named.
+
+        In an order that is the same in every process: sets of names have none.
+        """
+        named = {(namespace, names.resource_of(group)) for namespace, group in self.named()}
+        for namespace, name in sorted(named):
             self._enqueue(Key(BROKER_GROUP.kind, namespace, name))
         for kind in CUSTOM:
             for namespace, name in self._cache.names(kind):
@@ -135,13 +139,14 @@ class Resync:
             await self._changed.wait()
             self._changed.clear()
             while self._gaps:
-                kind, scope = self._gaps.pop()
+                kind, scope = next(iter(self._gaps))
+                del self._gaps[kind, scope]
                 try:
                     self._take_in(kind, await self._differences(kind, scope))
                     self._metrics.relists.labels(kind.kind).inc()
                 except ApiError as error:
                     _log.warning("list after a gap failed", kind=kind.kind, error=error)
-                    self._gaps.add((kind, scope))
+                    self._gaps[kind, scope] = None
                     await asyncio.sleep(RETRY_S)
 
     async def run(self, interval_s: float) -> None:
@@ -190,7 +195,7 @@ class Resync:
         if found.pruned:
             self._metrics.pruned.labels(kind.kind).inc(len(found.pruned))
             _log.info("deletions that no watch reported", kind=kind.kind, count=len(found.pruned))
-        for key in found.keys:
+        for key in sorted(found.keys):
             self._enqueue(key)
 
     def _strike(self, kind: Kind, count: int) -> None:

@@ -76,6 +76,10 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
             namespaces=",".join(settings.namespaces) or "all",
             http=f"{settings.bind}:{port}",
         )
+        # Not Ready until then: an upgrade that forgot a definition keeps the operator before it.
+        kinds = _patiently("looking for the custom resources", lambda: _wait_for_kinds(api))
+        if not await _unless_stopped(kinds, stop):
+            return
         wanted = settings.leader_election
         leading = asyncio.Event()
         if wanted if wanted is not None else credentials.in_cluster:
@@ -145,9 +149,6 @@ async def _act(
     cache, queue = Cache(), WorkQueue[Key]()
     listener = Listener(cache, queue)
     resync = Resync(api, cache, settings.namespaces, queue.add, metrics)
-    kinds = _patiently("looking for the custom resources", lambda: _wait_for_kinds(api))
-    if not await _unless_stopped(kinds, stop):
-        return
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
         tasks: set[asyncio.Task[None]] = set()
 

@@ -32,19 +32,25 @@ app.kubernetes.io/component: operator
 {{- /* What the operator may do with the objects it reconciles: the same list as a Role per namespace or as a ClusterRole. */ -}}
 {{- define "gantry.rules" -}}
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups, brokergroups]
+  resources: [controllergroups, brokergroups, frontgroups]
   verbs: [get, list, watch]
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups, brokergroups]
-  verbs: [patch] # finalizers: of what others depend on, and where storage.whenDeleted is Delete
+  resources: [controllergroups, brokergroups, frontgroups]
+  verbs: [patch] # finalizers: of what others depend on, of fronts, and where storage.whenDeleted is Delete
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups/status, brokergroups/status]
+  resources: [controllergroups/status, brokergroups/status, frontgroups/status]
   verbs: [patch]
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups/finalizers, brokergroups/finalizers]
+  resources: [controllergroups/finalizers, brokergroups/finalizers, frontgroups/finalizers]
   verbs: [update] # owner references that block deletion
 - apiGroups: [apps]
   resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments] # of fronts
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers] # of fronts; deleted when spec.autoscaling.enabled is set to false
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [services, configmaps]

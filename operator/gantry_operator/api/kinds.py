@@ -38,7 +38,10 @@ class Kind(NamedTuple):
 
 BROKER_GROUP: Final = Kind(names.GROUP, names.VERSION, "brokergroups", "BrokerGroup")
 CONTROLLER_GROUP: Final = Kind(names.GROUP, names.VERSION, "controllergroups", "ControllerGroup")
+FRONT_GROUP: Final = Kind(names.GROUP, names.VERSION, "frontgroups", "FrontGroup")
 STATEFULSET: Final = Kind("apps", "v1", "statefulsets", "StatefulSet")
+DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
+AUTOSCALER: Final = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 POD: Final = Kind("", "v1", "pods", "Pod")
 SERVICE: Final = Kind("", "v1", "services", "Service")
 CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
@@ -52,10 +55,19 @@ NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace")
 """Of no namespace itself; the operator reads the one it runs in, at its end."""
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
-CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP)
-OWNED: Final = (STATEFULSET, SERVICE, CONFIG_MAP, BUDGET, CRON_JOB, NETWORK_POLICY)
+CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP, FRONT_GROUP)
+OWNED: Final = (
+    STATEFULSET,
+    DEPLOYMENT,
+    SERVICE,
+    CONFIG_MAP,
+    BUDGET,
+    AUTOSCALER,
+    CRON_JOB,
+    NETWORK_POLICY,
+)
 """Applied by the operator. Secrets are not among them: they are read by name and never watched."""
-TEMPLATED: Final = (STATEFULSET, CRON_JOB)
+TEMPLATED: Final = (STATEFULSET, DEPLOYMENT, CRON_JOB)
 """With a pod template, into which others may write."""
 WATCHED: Final = (*CUSTOM, *OWNED, POD)
 BY_NAME: Final = {kind.kind: kind for kind in (*WATCHED, SECRET, CLAIM, EVENT, LEASE)}

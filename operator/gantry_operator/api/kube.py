@@ -81,9 +81,9 @@ class KubeApi:
         path = kind.path(meta["namespace"], meta["name"])
         return await self._call("PUT", path, body=body, query=_MANAGER)
 
-    async def apply(self, kind: Kind, body: Body) -> Body:
+    async def apply(self, kind: Kind, body: Body, manager: str = names.FIELD_MANAGER) -> Body:
         """Server-side apply, forced."""
-        return await self._apply(kind, body, names.FIELD_MANAGER, "")
+        return await self._apply(kind, body, manager, "")
 
     async def apply_status(self, kind: Kind, body: Body) -> Body:
         """Server-side apply of the status."""

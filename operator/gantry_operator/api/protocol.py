@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gantry_operator import names
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -37,8 +39,8 @@ class Api(Protocol):
         """Replaces an object under its resourceVersion; used for the Lease only."""
         ...
 
-    async def apply(self, kind: Kind, body: Body) -> Body:
-        """Server-side apply, forced: the fields of `body` are the operator's."""
+    async def apply(self, kind: Kind, body: Body, manager: str = names.FIELD_MANAGER) -> Body:
+        """Server-side apply, forced: the fields of `body` are the operator's, or a manager's."""
         ...
 
     async def apply_status(self, kind: Kind, body: Body) -> Body:

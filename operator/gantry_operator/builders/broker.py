@@ -27,6 +27,9 @@ that name: in a pod with a door it is the door's, in one without, or made before
 the broker's own. So the Service is right for each pod while one kind replaces the other."""
 PORTS_BEHIND_DOOR = (("direct", names.BROKER_REMOTING_PORT), *PORTS[1:])
 DOOR_PORTS = (("remoting", names.DOOR_PORT), ("door-http", names.DOOR_HTTP_PORT))
+PORTS_OF_ALL_SHARDS = PORTS[1:]
+STORE_PORTS = (("store", names.BROKER_STORE_PORT),)
+STORE_ENV = (pods.value("GANTRY_STORE_PORT", str(names.BROKER_STORE_PORT)),)
 REQUESTS = {"cpu": "250m", "memory": "256Mi"}
 DOOR_REQUESTS = {"cpu": "100m", "memory": "96Mi"}
 GRACE_PERIOD_S = 30
@@ -39,7 +42,10 @@ def broker_objects(
     *,
     image: str,
     replicas: int,
+    shards: int | None = None,
     door: bool = True,
+    fronts: bool = False,
+    knows_fronts: bool = True,
 ) -> list[Manifest]:
     """All objects of a broker group, in the order in which they are applied.
 
@@ -49,51 +55,74 @@ def broker_objects(
         image: the default image.
         replicas: how many pods there are to be now. It differs from the wish while scaling down,
             which is a decision of the plan and not of the builder.
+        shards: how many broker groups the pods host now, likewise; None for one without a number.
         door: whether the image knows doors; without, there are none whatever the wish.
+        fronts: whether the cluster has a FrontGroup, so that fronts read and append at the store.
+        knows_fronts: whether the image serves fronts; without, they pass everything on to it.
     """
     name = names.broker_statefulset(group.metadata.name)
     component = names.BROKER
     return [
         config_map(group, component, name, group.spec.config),
-        services.headless(group, component, name, PORTS),
-        services.cluster_ip(
-            group,
-            component,
-            names.group_service(group.metadata.name),
-            CLIENT_PORTS,
-            by_name=True,
-            traffic=names.TRAFFIC_ON,
-        ),
-        services.cluster_ip(
-            group,
-            component,
-            names.master_service(group.metadata.name),
-            CLIENT_PORTS,
-            role=names.ROLE_MASTER,
-        ),
+        services.headless(group, component, name, PORTS if shards is None else PORTS_OF_ALL_SHARDS),
+        *_client_services(group, shards),
         services.disruption_budget(group, component, name),
         *pipeline_objects(group, image=image),
-        *broker_policy(group),
+        *broker_policy(group, fronts=fronts, shards=shards),
         pods.statefulset(
             group,
-            _workload(group, controllers, image, door=door and group.spec.clients.has_door),
+            _workload(
+                group,
+                controllers,
+                image,
+                door=door and group.spec.has_door,
+                store=fronts and knows_fronts,
+                shards=shards,
+            ),
             replicas,
             controller_group=group.spec.controller_ref.name,
+            **({} if shards is None else {"shards": str(shards)}),
             **({"doors": "known"} if door else {}),
+            **({"fronts": "known"} if knows_fronts else {}),
+        ),
+    ]
+
+
+def _client_services(group: BrokerGroup, shards: int | None) -> list[Manifest]:
+    """The Service over all Ready replicas, and the one that follows the master.
+
+    Shards have a port each at the former: any replica passes a connection on to the master of the
+    shard whose port it came in at. There is no latter, since no pod is the master of all.
+    """
+    name, component = group.metadata.name, names.BROKER
+    of_all, traffic = names.group_service(name), names.TRAFFIC_ON
+    if shards is not None:
+        ports = tuple((f"shard-{n}", names.FIRST_SHARD_PORT + n) for n in range(shards))
+        return [services.cluster_ip(group, component, of_all, ports, traffic=traffic)]
+    return [
+        services.cluster_ip(group, component, of_all, CLIENT_PORTS, by_name=True, traffic=traffic),
+        services.cluster_ip(
+            group, component, names.master_service(name), CLIENT_PORTS, role=names.ROLE_MASTER
         ),
     ]
 
 
 def _workload(
-    group: BrokerGroup, controllers: ControllerGroup, image: str, *, door: bool
+    group: BrokerGroup,
+    controllers: ControllerGroup,
+    image: str,
+    *,
+    door: bool,
+    store: bool,
+    shards: int | None,
 ) -> pods.Workload:
-    keys = tier_keys(group)
+    keys = tier_keys(group.spec.tier)
     image = group.spec.image or image
     addresses = names.controllers(
         controllers.metadata.name, controllers.spec.replicas, controllers.metadata.namespace
     )
     of_group = (
-        pods.value("GANTRY_GROUP", group.metadata.name),
+        *_hosted(group.metadata.name, shards),
         pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
         pods.value("GANTRY_CONTROLLERS", addresses),
     )
@@ -106,16 +135,35 @@ def _workload(
             pods.field("GANTRY_POD_UID", "metadata.uid"),
             *of_group,
             pods.QUORUM_KEY_FILE,
+            *(STORE_ENV if store else ()),
             *tier_env(group),
             *pods.settings(settings_of(group.spec.retention, "retention")),
         ),
-        ports=PORTS_BEHIND_DOOR if door else PORTS,
+        ports=(*_ports(shards, door=door), *(STORE_PORTS if store else ())),
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
         secrets=(pods.quorum_key(controllers.metadata.name), *((keys,) if keys else ())),
         grace_period_s=GRACE_PERIOD_S,
         beside=(_door(group, image, of_group),) if door else (),
+        labels={} if shards is None else {names.LABEL_SHARDS: str(shards)},
     )
+
+
+def _hosted(name: str, shards: int | None) -> tuple[Manifest, ...]:
+    """The settings that say which groups a pod hosts, and from which port on."""
+    if shards is None:
+        return (pods.value("GANTRY_GROUP", name),)
+    return (
+        pods.value("GANTRY_GROUPS", names.shards(name, shards)),
+        pods.value("GANTRY_REMOTING_PORT", str(names.FIRST_SHARD_PORT)),
+    )
+
+
+def _ports(shards: int | None, *, door: bool) -> tuple[tuple[str, int], ...]:
+    """Container ports; those of shards need no names, and would be up to a hundred."""
+    if shards is not None:
+        return PORTS_OF_ALL_SHARDS
+    return PORTS_BEHIND_DOOR if door else PORTS
 
 
 def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Manifest:

@@ -16,7 +16,7 @@ from gantry_operator.builders.meta import Manifest, owned, sealed
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup
     from gantry_operator.models.network import Peer
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -36,11 +36,12 @@ def controller_policy(group: ControllerGroup, operator_namespace: str) -> list[M
         return []
     name, component = group.metadata.name, names.CONTROLLER
     own = _pods(names.selector(component, name))
-    brokers = _pods({names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: names.BROKER})
     tools = [_operator(operator_namespace), _tools(), *_peers(wish.tools_from)]
     rules = [
         _rule((names.NAMESERVER_PORT,), _peers(wish.clients_from)),
-        _rule((names.CONTROLLER_REMOTING_PORT,), [own, brokers, *tools]),
+        _rule(
+            (names.CONTROLLER_REMOTING_PORT,), [own, *map(_of, (names.BROKER, names.FRONT)), *tools]
+        ),
         _rule((names.RAFT_PORT,), [own]),
         _rule((names.CONTROLLER_HTTP_PORT,), [*tools, *_peers(wish.metrics_from)]),
     ]
@@ -48,8 +49,14 @@ def controller_policy(group: ControllerGroup, operator_namespace: str) -> list[M
     return [_sealed(policy, names.selector(component, name), rules)]
 
 
-def broker_policy(group: BrokerGroup) -> list[Manifest]:
-    """The policy of a broker group's pods; none if it is switched off."""
+def broker_policy(
+    group: BrokerGroup, *, fronts: bool = False, shards: int | None = None
+) -> list[Manifest]:
+    """The policy of a broker group's pods; none if it is switched off.
+
+    With `fronts`, those of the namespace may reach the store and pass clients on. With `shards`,
+    clients come in at a range of so many ports.
+    """
     wish = group.spec.network_policy
     if not wish.enabled:
         return []
@@ -59,15 +66,33 @@ def broker_policy(group: BrokerGroup) -> list[Manifest]:
     # there. The door's ports are open without one, too: it may be on its way in or out.
     knocking = _pods(names.selector(names.CONTROLLER, group.spec.controller_ref.name))
     clients = _peers(wish.clients_from)
+    passing_on = [_of(names.FRONT)] if fronts else []
+    entering = [own, knocking, *passing_on, *clients] if clients else []
+    if shards is None:
+        way_in = _rule((names.BROKER_REMOTING_PORT, names.DOOR_PORT), entering)
+        http = _rule((names.BROKER_HTTP_PORT, names.DOOR_HTTP_PORT), _peers(wish.metrics_from))
+    else:
+        way_in = _ports_from(names.FIRST_SHARD_PORT, shards, entering)
+        http = _rule((names.BROKER_HTTP_PORT,), _peers(wish.metrics_from))
     rules = [
-        _rule(
-            (names.BROKER_REMOTING_PORT, names.DOOR_PORT),
-            [own, knocking, *clients] if clients else [],
-        ),
+        way_in,
         _rule((names.BROKER_HA_PORT,), [own]),
-        _rule((names.BROKER_HTTP_PORT, names.DOOR_HTTP_PORT), _peers(wish.metrics_from)),
+        *([_rule((names.BROKER_STORE_PORT,), passing_on)] if fronts else ()),
+        http,
     ]
     policy = owned(group, component, *_KIND, names.broker_statefulset(name))
+    return [_sealed(policy, names.selector(component, name), rules)]
+
+
+def front_policy(group: FrontGroup) -> list[Manifest]:
+    """The policy of the fronts; none if it is switched off."""
+    wish = group.spec.network_policy
+    if not wish.enabled:
+        return []
+    name, component = group.metadata.name, names.FRONT
+    clients = _ports_from(names.FIRST_FRONT_PORT, group.spec.ports, _peers(wish.clients_from))
+    policy = owned(group, component, *_KIND, names.front_deployment(name))
+    rules = [clients, _rule((names.FRONT_HTTP_PORT,), _peers(wish.metrics_from))]
     return [_sealed(policy, names.selector(component, name), rules)]
 
 
@@ -89,9 +114,21 @@ def _rule(ports: tuple[int, ...], peers: list[Manifest]) -> Manifest:
     return rule | ({"from": peers} if peers else {})
 
 
+def _ports_from(first: int, count: int, peers: list[Manifest]) -> Manifest:
+    """Lets these peers reach a range of ports."""
+    rule = _rule((first,), peers)
+    rule["ports"][0]["endPort"] = first + count - 1
+    return rule
+
+
 def _pods(labels: dict[str, str]) -> Manifest:
     """Pods of the group's own namespace."""
     return {"podSelector": {"matchLabels": labels}}
+
+
+def _of(component: str) -> Manifest:
+    """Pods of a component of the group's own namespace, whatever group they are of."""
+    return _pods({names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: component})
 
 
 def _tools() -> Manifest:

@@ -109,7 +109,7 @@ def _pod(group: BrokerGroup, audit: Audit, tier: Tier, image: str) -> Manifest:
         "containers": [_container(group, audit, tier, image)],
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH}}],
     }
-    keys = tier_keys(group)
+    keys = tier_keys(group.spec.tier)
     if keys is not None:
         mount = {"name": keys.volume, "mountPath": keys.path, "readOnly": True}
         pod["volumes"].append({"name": keys.volume, "secret": keys.source})

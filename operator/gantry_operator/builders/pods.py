@@ -19,7 +19,7 @@ from gantry_operator.models.known_settings import FIELDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup
     from gantry_operator.models.base import Model
     from gantry_operator.models.parts import Resources, Storage, Template
 
@@ -36,6 +36,14 @@ class MountedSecret(NamedTuple):
     source: Manifest
     path: str
 
+    def as_volume(self) -> Manifest:
+        """Of the pod."""
+        return {"name": self.volume, "secret": self.source}
+
+    def as_mount(self) -> Manifest:
+        """Of a container, which cannot write it."""
+        return {"name": self.volume, "mountPath": self.path, "readOnly": True}
+
 
 def secret_files(volume: str, secret: str, path: str) -> MountedSecret:
     """All entries of a Secret as files; the pod waits for the Secret to exist."""
@@ -44,7 +52,7 @@ def secret_files(volume: str, secret: str, path: str) -> MountedSecret:
 
 
 def quorum_key(controllers: str) -> MountedSecret:
-    """The key of a quorum, by the ControllerGroup's name, for its controllers and its brokers.
+    """The key of a quorum, by the ControllerGroup's name, for its controllers, brokers and fronts.
 
     Mounted whole and as files, never as environment: the kubelet replaces the files when the Secret
     changes, and processes read them at each new connection, so a new key restarts no pod.
@@ -66,6 +74,7 @@ class Workload(NamedTuple):
         grace_period_s: seconds between SIGTERM and SIGKILL.
         requests: CPU and memory that are reserved where the owner says nothing of them.
         beside: further containers of each pod.
+        labels: further labels of each pod.
     """
 
     component: str
@@ -78,6 +87,7 @@ class Workload(NamedTuple):
     grace_period_s: int
     requests: Mapping[str, str]
     beside: tuple[Manifest, ...] = ()
+    labels: Mapping[str, str] = {}
 
 
 def value(name: str, text: str) -> Manifest:
@@ -136,7 +146,7 @@ def statefulset(
         "updateStrategy": {"type": "OnDelete"},
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": names.selector(load.component, owner.metadata.name)},
-        "template": _template(owner, load),
+        "template": _template_of(owner, load),
     }
     if storage.type == "PersistentVolumeClaim":
         spec["volumeClaimTemplates"] = [_claim(storage)]
@@ -160,27 +170,38 @@ def _claim(storage: Storage) -> Manifest:
     }
 
 
-def _template(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+def _template_of(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+    of_brokers = load.component == names.BROKER
+    return pod_template(
+        owner,
+        load.component,
+        containers=[_main_container(owner, load), *load.beside],
+        volumes=_volumes(owner.spec.storage, load),
+        grace_period_s=load.grace_period_s,
+        labels={**({names.LABEL_TRAFFIC: names.TRAFFIC_ON} if of_brokers else {}), **load.labels},
+        annotations={names.ANNOTATION_CONFIG: digest(toml(owner.spec.config))},
+    )
+
+
+def pod_template(
+    owner: BrokerGroup | ControllerGroup | FrontGroup,
+    component: str,
+    *,
+    containers: list[Manifest],
+    volumes: list[Manifest],
+    grace_period_s: int,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> Manifest:
+    """A pod of an owner, with what its owner adds to it."""
     extra = owner.spec.template.metadata
     # Labels of the operator win: a selector that no longer matched would orphan the pods.
-    labels = dict(extra.labels) | names.labels(load.component, owner.metadata.name)
-    labels.pop(names.LABEL_ROLE, None)
-    if load.component == names.BROKER:
-        labels[names.LABEL_TRAFFIC] = names.TRAFFIC_ON
-    annotations = dict(extra.annotations) | {
-        names.ANNOTATION_CONFIG: digest(toml(owner.spec.config))
-    }
-    return {
-        "metadata": {"labels": labels, "annotations": annotations},
-        "spec": _pod_spec(owner, load),
-    }
-
-
-def _pod_spec(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+    all_labels = dict(extra.labels) | names.labels(component, owner.metadata.name) | dict(labels)
+    all_labels.pop(names.LABEL_ROLE, None)
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": load.grace_period_s,
+        "terminationGracePeriodSeconds": grace_period_s,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -189,10 +210,16 @@ def _pod_spec(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_main_container(owner, load), *load.beside],
-        "volumes": _volumes(owner.spec.storage, load),
+        "containers": containers,
+        "volumes": volumes,
     }
-    return spec | _placement(owner.spec.template, load.component, owner.metadata.name)
+    return {
+        "metadata": {
+            "labels": all_labels,
+            "annotations": dict(extra.annotations) | dict(annotations),
+        },
+        "spec": spec | _placement(owner.spec.template, component, owner.metadata.name),
+    }
 
 
 def _main_container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
@@ -200,10 +227,7 @@ def _main_container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Man
         {"name": "data", "mountPath": names.DATA_DIR},
         {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True},
     ]
-    mounts += [
-        {"name": secret.volume, "mountPath": secret.path, "readOnly": True}
-        for secret in load.secrets
-    ]
+    mounts += [secret.as_mount() for secret in load.secrets]
     made = container(
         load.component,
         image=load.image,
@@ -283,7 +307,7 @@ def _probes(port: int) -> Manifest:
 
 def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
     volumes: list[Manifest] = [{"name": "config", "configMap": {"name": load.statefulset}}]
-    volumes += [{"name": secret.volume, "secret": secret.source} for secret in load.secrets]
+    volumes += [secret.as_volume() for secret in load.secrets]
     if storage.type == "EmptyDir":
         volumes.append({"name": "data", "emptyDir": {"sizeLimit": storage.size}})
     return volumes

@@ -1,4 +1,4 @@
-"""Settings and files of the pods of a group with a tier.
+"""Settings and files of pods that use a tier: those of a broker group, and fronts.
 
 Rule protected: a key of the bucket is nowhere but in the Secret and in the pods' memory; it is no
 environment variable, which tools print and child processes inherit. The Secret is optional to the
@@ -18,7 +18,8 @@ from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
     from gantry_operator.builders.meta import Manifest
-    from gantry_operator.models import BrokerGroup
+    from gantry_operator.models import BrokerGroup, FrontGroup
+    from gantry_operator.models.tier import FrontTier, Tier
 
 URL = variable_name("tier_url")
 
@@ -28,15 +29,27 @@ def tier_env(group: BrokerGroup) -> tuple[Manifest, ...]:
     tier = group.spec.tier
     if tier is None:
         return ()
-    settings = {"tier_shard": group.metadata.uid} | settings_of(tier, "tier")
+    return pods.settings({"tier_shard": group.metadata.uid} | _store_settings(tier))
+
+
+def front_tier_env(group: FrontGroup) -> tuple[Manifest, ...]:
+    """The settings of fronts that read tiers; none if they do not.
+
+    The names of groups in the store are told to fronts by the controllers.
+    """
+    tier = group.spec.tier
+    return () if tier is None else pods.settings(_store_settings(tier))
+
+
+def _store_settings(tier: Tier | FrontTier) -> dict[str, str]:
+    settings = settings_of(tier, "tier")
     if tier.credentials_secret:
         settings["tier_credentials_dir"] = names.TIER_KEYS_DIR
-    return pods.settings(settings)
+    return settings
 
 
-def tier_keys(group: BrokerGroup) -> pods.MountedSecret | None:
+def tier_keys(tier: Tier | FrontTier | None) -> pods.MountedSecret | None:
     """The Secret with the bucket's keys; None if there is none."""
-    tier = group.spec.tier
     if tier is None or tier.credentials_secret is None:
         return None
     source: Manifest = {

@@ -5,14 +5,22 @@ from gantry_operator.models.broker_group import (
     BrokerGroup,
     BrokerGroupSpec,
     BrokerGroupStatus,
+    DrainStatus,
     MasterStatus,
     MemberStatus,
+    ShardsStatus,
     SwitchoverStatus,
 )
 from gantry_operator.models.controller_group import (
     ControllerGroup,
     ControllerGroupSpec,
     ControllerGroupStatus,
+)
+from gantry_operator.models.front_group import (
+    FrontGroup,
+    FrontGroupSpec,
+    FrontGroupStatus,
+    ServedGroup,
 )
 from gantry_operator.models.tier import Tier, TierStatus
 
@@ -25,9 +33,15 @@ __all__ = [
     "ControllerGroup",
     "ControllerGroupSpec",
     "ControllerGroupStatus",
+    "DrainStatus",
+    "FrontGroup",
+    "FrontGroupSpec",
+    "FrontGroupStatus",
     "InvalidSpecError",
     "MasterStatus",
     "MemberStatus",
+    "ServedGroup",
+    "ShardsStatus",
     "SwitchoverStatus",
     "Tier",
     "TierStatus",

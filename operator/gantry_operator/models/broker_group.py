@@ -15,6 +15,7 @@ from gantry_operator.models.base import Condition, Model, Resource, Rule
 from gantry_operator.models.network import BrokerNetworkPolicy
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
+    ControllerRef,
     Resources,
     ShortMap,
     Storage,
@@ -24,28 +25,6 @@ from gantry_operator.models.parts import (
 from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
 from gantry_operator.models.retention import Retention
 from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
-
-
-class ControllerRef(Model):
-    """The ControllerGroup in the same namespace that keeps this group's metadata."""
-
-    name: str = Field(
-        default="gantry",
-        min_length=1,
-        max_length=names.MAX_CONTROLLER_GROUP_NAME,
-        description=(
-            "Name of a ControllerGroup in the same namespace. It is also the cluster name that "
-            "clients see. Default gantry; cannot change after creation."
-        ),
-    )
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "self.name == oldSelf.name",
-            "controllerRef.name is fixed at creation, because epochs and broker ids belong to that "
-            "controller: set it back, and create a new BrokerGroup under the other controller",
-        ),
-    )
 
 
 class Replication(Model):
@@ -75,7 +54,8 @@ class Door(Model):
             "stay open when the master's process is killed, so clients that wait for a while after "
             "a lost connection, such as those for Go and C++, go on at once. false saves the "
             "process and a hop. A group that is older than doors gets them with its next image. A "
-            "change restarts the replicas one by one. Default true."
+            "change restarts the replicas one by one. A door leads to one group, so there is none "
+            "with shards. Default true."
         ),
     )
     resources: Resources = Field(
@@ -126,6 +106,50 @@ class Switchover(Model):
     )
 
 
+class DrainWish(Model):
+    """The fate of messages that are not consumed yet when the group is deleted."""
+
+    deadline_seconds: int = Field(
+        default=259_200,
+        ge=0,
+        le=31_536_000,
+        description=(
+            "How long a deletion waits, while other groups of the cluster take new messages, for "
+            "consumer groups to read what this one holds; so does a lower number of shards. 0: not "
+            "at all. It may be changed while the group is being deleted. Default: 259200, which "
+            "is 72 hours and as long as messages are kept by default."
+        ),
+    )
+
+
+SHARD_RULES = (
+    Rule(
+        "has(self.shards) == has(oldSelf.shards)",
+        "shards is fixed at creation as to whether it is set, because the names of the groups and "
+        "the layout of the volumes depend on it: set it back, and create a new BrokerGroup",
+    ),
+    Rule(
+        "!has(self.shards) || self.clients.route != 'Master'",
+        "clients.route Master follows the role of a whole pod, and with shards a pod is the master "
+        "of some groups only: set it to Group or Pod",
+        lambda spec: spec.shards is None or spec.clients.route != "Master",
+    ),
+    Rule(
+        "!has(self.shards) || !has(self.switchover)",
+        "switchover moves the mastership of one group, and with shards there are many: remove it, "
+        "and move one by the admin API of the controllers (POST /v1/groups/CLUSTER/NAME_0/elect)",
+        lambda spec: spec.shards is None or spec.switchover is None,
+    ),
+    Rule(
+        "!has(self.shards) || !has(self.pipeline)",
+        "pipeline reads the tier of one group, and with shards there are many: remove it, and run "
+        "gantry pipeline audit for each",
+        lambda spec: spec.shards is None or spec.pipeline is None,
+    ),
+)
+"""Each shard is a group like any other; the rules say what a pod with many cannot do."""
+
+
 class BrokerGroupSpec(Model):
     """The wish for the group."""
 
@@ -141,6 +165,20 @@ class BrokerGroupSpec(Model):
             "Number of replicas, the master included. Range 1 to 9; default 3. Scaling down "
             "removes the highest ordinals, one at a time, and never below minInSyncReplicas."
         ),
+    )
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=names.MAX_SHARDS,
+        description=(
+            "Number of broker groups that the same pods host: NAME_0, NAME_1 and so on, each with "
+            "queues, a master and replicas of its own on the one volume of each pod. Everything "
+            "else in this spec holds for each of them. Not set: one group, named like the "
+            "resource. Set or not set is fixed at creation. More restart the replicas one by one, "
+            "and take over the topics of the others; fewer are drained first, as drain says. "
+            "Range 1 to 100; default not set."
+        ),
+        json_schema_extra=NOT_NULLABLE,
     )
     image: str | None = Field(
         default=None,
@@ -192,6 +230,13 @@ class BrokerGroupSpec(Model):
             "go earlier when a volume is nearly full."
         ),
     )
+    drain: DrainWish = Field(
+        default_factory=DrainWish,
+        description=(
+            "What a deletion waits for in a cluster with other groups. The last group of a cluster "
+            "and one whose ControllerGroup is being deleted are not waited for."
+        ),
+    )
     pipeline: Pipeline | None = Field(
         default=None,
         description=(
@@ -237,6 +282,7 @@ class BrokerGroupSpec(Model):
             lambda spec: spec.tier is None or spec.retention == Retention(),
         ),
         NEEDS_A_BUCKET,
+        *SHARD_RULES,
         *config_rules(),
     )
 
@@ -245,6 +291,11 @@ class BrokerGroupSpec(Model):
         """The effective minimum of in-sync replicas."""
         wanted = self.replication.min_in_sync_replicas
         return min(2, self.replicas) if wanted is None else wanted
+
+    @property
+    def has_door(self) -> bool:
+        """Whether clients come in through doors, each of which leads to one group."""
+        return self.clients.has_door and self.shards is None
 
 
 class MasterStatus(Model):
@@ -290,6 +341,62 @@ class SwitchoverStatus(Model):
     message: str = Field(description="What happened, for people.")
 
 
+class DrainStatus(Model):
+    """The progress of a drain; there while a deletion, or the end of shards, waits for it."""
+
+    progress: str = Field(description="What is left in a few words, for example 40 left.")
+    unread: int | None = Field(
+        default=None,
+        description="Messages that were not consumed, each counted for each consumer group.",
+    )
+    parked: int | None = Field(default=None, description="Delayed messages.")
+    transactions: int | None = Field(default=None, description="Open transactions.")
+    shards: tuple[str, ...] = Field(
+        default=(), description="The shards that are drained since fewer are wished."
+    )
+    deadline: str = Field(
+        description="When it goes in any case.", json_schema_extra={"format": "date-time"}
+    )
+    message: str = Field(description="What waits for what, for people.")
+
+
+class PodMasters(Model):
+    """The masterships of one pod."""
+
+    pod: str = Field(description="Name of the pod.")
+    masters: int = Field(ge=0, description="Shards whose master lives in it.")
+
+
+class WorstShard(Model):
+    """The shard that is furthest from well."""
+
+    name: str = Field(description="Name of the broker group.")
+    condition: str = Field(description="Its first condition that is not as it should be.")
+    reason: str = Field(description="Why, as one word.")
+    message: str = Field(description="The same for people.")
+
+
+class ShardsStatus(Model):
+    """The broker groups of a resource with spec.shards, summed up."""
+
+    count: int = Field(ge=0, description="Shards that the controllers know.")
+    ready_count: int = Field(ge=0, description="Shards that serve, with all replicas in sync.")
+    ready: str = Field(description="Ready shards of wished shards, for example 12/12.")
+    masters: tuple[PodMasters, ...] = Field(
+        default=(),
+        description="Masters per pod, by name of the pod.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["pod"],
+        },
+    )
+    worst: WorstShard | None = Field(
+        default=None,
+        description="A shard that is not Ready; absent while all are.",
+        json_schema_extra=NOT_NULLABLE,
+    )
+
+
 class BrokerGroupStatus(Model):
     """The operator's observations; they could be rebuilt from the world if they were lost."""
 
@@ -300,18 +407,29 @@ class BrokerGroupStatus(Model):
     ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
     ready: str = Field(default="", description="Ready pods of wished pods, for example 3/3.")
     in_sync: str = Field(
-        default="", description="Sync-state set of wished replicas, for example 3/3."
+        default="",
+        description="Sync-state set of wished replicas, for example 3/3; of the worst shard.",
     )
     selector: str = Field(default="", description="Selector of the pods, for scaling by kubectl.")
+    shards: ShardsStatus | None = Field(
+        default=None,
+        description="The shards, summed up; absent without spec.shards.",
+        json_schema_extra=NOT_NULLABLE,
+    )
     master: MasterStatus | None = Field(
-        default=None, description="The master; absent before the first election."
+        default=None,
+        description="The master; absent before the first election, and with shards.",
     )
     in_sync_replicas: tuple[int, ...] = Field(
-        default=(), description="Ordinals in the sync-state set, as far as their pods are known."
+        default=(),
+        description=(
+            "Ordinals in the sync-state set, with shards in all of them, as far as their pods are "
+            "known."
+        ),
     )
     members: tuple[MemberStatus, ...] = Field(
         default=(),
-        description="All members that the controller knows, by broker id.",
+        description="All members that the controller knows, by broker id; none with shards.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["brokerId"],
@@ -322,8 +440,19 @@ class BrokerGroupStatus(Model):
         description="How far the tier has come; absent without spec.tier and before a claim.",
         json_schema_extra=NOT_NULLABLE,
     )
+    queues: int | None = Field(
+        default=None,
+        ge=0,
+        description="Queues of mapped topics that messages are taken for; absent before the first.",
+        json_schema_extra=NOT_NULLABLE,
+    )
     switchover: SwitchoverStatus | None = Field(
         default=None, description="What became of the last switchover request."
+    )
+    drain: DrainStatus | None = Field(
+        default=None,
+        description="What is left of groups that are drained before they go; absent otherwise.",
+        json_schema_extra=NOT_NULLABLE,
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),
@@ -331,7 +460,8 @@ class BrokerGroupStatus(Model):
             "Accepted, Available, InSync, FullyReplicated, Progressing, TierHealthy (with "
             "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
             "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
-            "Altered (while others have changed the pods), Paused and Ready, "
+            "Altered (while others have changed the pods), QueuesMoving (while queues of mapped "
+            "topics are to come or go), Paused and Ready, "
             "which sums the others up; one entry each."
         ),
         json_schema_extra={

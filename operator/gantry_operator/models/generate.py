@@ -18,6 +18,7 @@ import yaml
 from gantry_operator import names
 from gantry_operator.models.broker_group import BrokerGroup
 from gantry_operator.models.controller_group import ControllerGroup
+from gantry_operator.models.front_group import FrontGroup
 from gantry_operator.models.schema import structural
 from gantry_operator.models.settings_page import page
 
@@ -73,7 +74,9 @@ KINDS = (
             _READY,
             _AVAILABLE,
             _ACCEPTED,
+            Column("Drain", ".status.drain.progress", description="What a deletion waits for."),
             _PROGRESSING,
+            Column("Shards", ".status.shards.ready", description="Ready shards.", priority=1),
             Column(
                 "Tier", _condition("TierHealthy"), description="Whether it uploads.", priority=1
             ),
@@ -94,6 +97,21 @@ KINDS = (
             _AGE,
         ),
         scale=False,
+    ),
+    CrdKind(
+        FrontGroup,
+        plural="frontgroups",
+        short="fg",
+        columns=(
+            Column("Address", ".status.address", description="Where clients of a cluster come in."),
+            Column("Groups", ".status.served", description="Groups served of the cluster's."),
+            _READY,
+            _AVAILABLE,
+            _ACCEPTED,
+            _PROGRESSING,
+            _AGE,
+        ),
+        scale=True,
     ),
 )
 

@@ -136,3 +136,23 @@ class BrokerNetworkPolicy(Model):
             "commanded: name peers to let in those only. At most 16; default everybody."
         ),
     )
+
+
+class FrontNetworkPolicy(Model):
+    """The peers that may open connections to the fronts."""
+
+    enabled: bool = Field(default=True, description=_ENABLED)
+    clients_from: Peers = Field(
+        default=(),
+        description=(
+            f"Who reaches {names.FIRST_FRONT_PORT} and the ports after it, where clients send and "
+            f"receive: {_CLIENTS}"
+        ),
+    )
+    metrics_from: Peers = Field(
+        default=(),
+        description=(
+            f"Who reaches {names.FRONT_HTTP_PORT}, metrics and probes, where nothing can be "
+            "commanded: name peers to let in those only. At most 16; default everybody."
+        ),
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from gantry_protocol.settings.broker import RetentionSettings, TierSettings
 from pydantic import Field
 
+from gantry_operator import names
 from gantry_operator.models.base import Model, Rule
 from gantry_operator.models.scheduling import Affinity, PullSecret, SpreadConstraint, Toleration
 
@@ -77,6 +78,28 @@ retention have fields of their own in the spec, and the others (groups, store, j
 make another process of it than the one that the operator looks after."""
 
 
+class ControllerRef(Model):
+    """The ControllerGroup in the same namespace whose cluster the resource belongs to."""
+
+    name: str = Field(
+        default="gantry",
+        min_length=1,
+        max_length=names.MAX_CONTROLLER_GROUP_NAME,
+        description=(
+            "Name of a ControllerGroup in the same namespace. It is also the cluster name that "
+            "clients see. Default gantry; cannot change after creation."
+        ),
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.name == oldSelf.name",
+            "controllerRef.name is fixed at creation, because epochs and broker ids belong to that "
+            "controller: set it back, and create a new resource under the other controller",
+        ),
+    )
+
+
 class Storage(Model):
     """The storage of each replica's data."""
 
@@ -111,7 +134,8 @@ class Storage(Model):
         default="Retain",
         description=(
             "What happens to the claims when the resource is deleted. Retain keeps them, and a "
-            "resource of the same name takes them up again. Delete removes them. Default Retain."
+            "resource of the same name takes them up again. Delete removes them, but for those of "
+            "replicas that were scaled away while it was Retain. Default Retain."
         ),
     )
     when_scaled: Literal["Retain", "Delete"] = Field(
@@ -141,7 +165,8 @@ class Resources(Model):
         description=(
             'Reserved per replica, for example {cpu: "1", memory: 2Gi}; {} reserves nothing. '
             "Default: {cpu: 250m, memory: 256Mi} for a broker, {cpu: 50m, memory: 128Mi} for a "
-            "controller, {cpu: 100m, memory: 96Mi} for a door, without what limits names."
+            "controller, {cpu: 100m, memory: 96Mi} for a door, {cpu: 250m, memory: 128Mi} for a "
+            "front, without what limits names."
         ),
     )
     limits: QuantityMap | None = Field(
@@ -229,10 +254,10 @@ class Template(Model):
 
 def config_rules() -> tuple[Rule, ...]:
     """Rules of a `config` map: well-formed keys, none that the operator sets itself."""
-    names = ", ".join(f"'{name}'" for name in RESERVED_SETTINGS)
+    reserved = ", ".join(f"'{name}'" for name in RESERVED_SETTINGS)
     return (
         Rule(
-            f"!has(self.config) || self.config.all(k, !(k in [{names}]))",
+            f"!has(self.config) || self.config.all(k, !(k in [{reserved}]))",
             "config must not name a setting that the operator sets itself: remove "
             + ", ".join(RESERVED_SETTINGS),
             lambda spec: not set(spec.config) & set(RESERVED_SETTINGS),

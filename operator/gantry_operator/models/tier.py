@@ -42,6 +42,56 @@ class CredentialsSecret(Model):
     )
 
 
+STORE_RULES: tuple[Rule, ...] = (
+    Rule(
+        f"self.url.matches('{URL}')",
+        "tier.url must be s3://BUCKET or s3://BUCKET/PREFIX, with neither keys nor options in "
+        "it: correct it, and give keys by tier.credentialsSecret",
+        lambda tier: re.fullmatch(URL, tier.url) is not None,
+    ),
+    Rule(
+        f"!has(self.endpoint) || self.endpoint.matches('{ENDPOINT}')",
+        "tier.endpoint must be http://HOST:PORT or https://HOST:PORT and nothing more: correct it",
+        lambda tier: tier.endpoint is None or re.fullmatch(ENDPOINT, tier.endpoint) is not None,
+    ),
+    Rule(
+        f"self.url.startsWith('{_BUCKET}') || !has(self.endpoint) && !has(self.region)"
+        " && !has(self.credentialsSecret)",
+        "tier.endpoint, tier.region and tier.credentialsSecret are for s3:// only: remove them",
+        lambda tier: (
+            tier.url.startswith(_BUCKET)
+            or (tier.endpoint is None and tier.region is None and not tier.credentials_secret)
+        ),
+    ),
+)
+"""What must be right about the place of a tier, whoever is told it."""
+
+
+class FrontTier(Model):
+    """The object store that fronts read while a broker group has no master."""
+
+    url: str = field_of(
+        "tier_url",
+        default=...,
+        description=(
+            "spec.tier.url of the BrokerGroups: one store for all of them. Fronts serve, to be "
+            "read, what a group's tier holds while no broker of it is there. No default."
+        ),
+    )
+    endpoint: str | None = field_of("tier_endpoint", unset="AWS, by the region")
+    region: str | None = field_of("tier_region", unset="us-east-1")
+    credentials_secret: CredentialsSecret | None = Field(
+        default=None,
+        description=(
+            "The Secret with the bucket's keys; the right to list and to read is enough. Default "
+            "none: requests are not signed."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = STORE_RULES
+
+
 class Tier(Model):
     """The object store that the master uploads the confirmed log to."""
 
@@ -72,29 +122,7 @@ class Tier(Model):
     retry_max_ms: int = field_of("tier_retry_max_ms")
     local_bytes: int | None = field_of("tier_local_bytes", ge=_MIB, unset="everything is kept")
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            f"self.url.matches('{URL}')",
-            "tier.url must be s3://BUCKET or s3://BUCKET/PREFIX, with neither keys nor options in "
-            "it: correct it, and give keys by tier.credentialsSecret",
-            lambda tier: re.fullmatch(URL, tier.url) is not None,
-        ),
-        Rule(
-            f"!has(self.endpoint) || self.endpoint.matches('{ENDPOINT}')",
-            "tier.endpoint must be http://HOST:PORT or https://HOST:PORT and nothing more: "
-            "correct it",
-            lambda tier: tier.endpoint is None or re.fullmatch(ENDPOINT, tier.endpoint) is not None,
-        ),
-        Rule(
-            f"self.url.startsWith('{_BUCKET}') || !has(self.endpoint) && !has(self.region)"
-            " && !has(self.credentialsSecret)",
-            "tier.endpoint, tier.region and tier.credentialsSecret are for s3:// only: remove them",
-            lambda tier: (
-                tier.url.startswith(_BUCKET)
-                or (tier.endpoint is None and tier.region is None and not tier.credentials_secret)
-            ),
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = STORE_RULES
 
     @property
     def is_directory(self) -> bool:
@@ -109,16 +137,22 @@ class TierStatus(Model):
         default=None,
         description="Ordinal of the replica that uploads, the master, where its pod is known.",
     )
-    epoch: int = Field(description="Master epoch under which the uploader holds the tier.")
+    epoch: int = Field(
+        description="Master epoch under which the uploader holds the tier; 0 with shards."
+    )
     committed_offset: int | None = Field(
         default=None,
-        description="The log below this offset is in the tier, in bytes from the log's beginning.",
+        description=(
+            "The log below this offset is in the tier, in bytes from the log's beginning; with "
+            "shards the sum."
+        ),
         json_schema_extra=NOT_NULLABLE,
     )
     lag_seconds: int | None = Field(
         default=None,
         description=(
-            "Age of the oldest acknowledged message that is not in the tier; 0 if there is none."
+            "Age of the oldest acknowledged message that is not in the tier; 0 if there is none. "
+            "With shards the greatest."
         ),
     )
     observed_at: str = Field(

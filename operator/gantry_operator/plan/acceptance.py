@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gantry_operator import names
+from gantry_operator.builders.front import PORTS_VARIABLE
 from gantry_operator.builders.tier import URL
 from gantry_operator.models.known_settings import BROKER, CONTROLLER, wrong_settings
 from gantry_operator.plan.objects import same_quantity, setting
+from gantry_operator.plan.observed import hosted_shards
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gantry_operator.models import BrokerGroupStatus, ControllerGroup, Tier
+    from gantry_operator.models.base import Metadata
     from gantry_operator.models.parts import Storage
-    from gantry_operator.plan.observed import Body, BrokerObserved, Refusal
+    from gantry_operator.plan.observed import Body, BrokerObserved, FrontObserved, Refusal
     from gantry_operator.plan.volumes import Identity
 
 _NO_DIRECTORY = (
@@ -67,6 +70,7 @@ def accept_broker_group(seen: BrokerObserved, statefulset: Body | None) -> Accep
     reference, tier = group.spec.controller_ref.name, group.spec.tier
     changed = (
         _changed_reference(reference, statefulset)
+        or _changed_shards(group.spec.shards, statefulset)
         or _changed_storage(group.spec.storage, statefulset)
         or _changed_tier(tier, seen.previous, statefulset)
     )
@@ -75,12 +79,40 @@ def accept_broker_group(seen: BrokerObserved, statefulset: Body | None) -> Accep
     if tier is not None and tier.is_directory and not seen.directory_tiers:
         return _refused(Reason.INVALID_SPEC, _NO_DIRECTORY)
     if seen.controllers is None:
+        return _no_controllers(reference, seen.meta)
+    return _settle(seen.refusals)
+
+
+def accept_front_group(seen: FrontObserved) -> Acceptance:
+    """Rule: a cluster has the fronts of one resource, the one that was there first."""
+    group = seen.group
+    if group is None:
+        return _refused(Reason.INVALID_SPEC, seen.invalid)
+    deployment = seen.deployment
+    live = None if deployment is None else setting(deployment, PORTS_VARIABLE)
+    if live is not None and live.isdigit() and int(live) > group.spec.ports:
         return _refused(
-            Reason.CONTROLLER_NOT_FOUND,
-            f"There is no valid ControllerGroup {reference} in namespace "
-            f"{group.metadata.namespace}: create it there.",
+            Reason.IMMUTABLE_FIELD,
+            f"spec.ports can be raised and never lowered: set it back to {live}, and create a new "
+            "FrontGroup for fewer.",
+        )
+    if seen.controllers is None:
+        return _no_controllers(seen.cluster, seen.meta)
+    if seen.before:
+        return _refused(
+            Reason.CLUSTER_HAS_FRONTS,
+            f"FrontGroup {seen.before} serves cluster {seen.cluster} already, and there can be one "
+            "for each: delete one of the two.",
         )
     return _settle(seen.refusals)
+
+
+def _no_controllers(reference: str, meta: Metadata) -> Acceptance:
+    return _refused(
+        Reason.CONTROLLER_NOT_FOUND,
+        f"There is no valid ControllerGroup {reference} in namespace {meta.namespace}: create it "
+        "there.",
+    )
 
 
 def accept_controller_group(
@@ -120,6 +152,24 @@ def _changed_reference(reference: str, statefulset: Body | None) -> str:
         f"spec.controllerRef.name is fixed at creation: set it back to {created_for}, and create a "
         "new BrokerGroup under the other controller."
     )
+
+
+def _changed_shards(shards: int | None, statefulset: Body | None) -> str:
+    """Names of groups and the layout of volumes depend on it."""
+    if statefulset is None:
+        return ""
+    hosted = hosted_shards(statefulset)
+    if hosted is None and shards is not None:
+        return (
+            "spec.shards is fixed at creation as to whether it is set: remove it, and create a new "
+            "BrokerGroup with shards."
+        )
+    if hosted is not None and shards is None:
+        return (
+            "spec.shards is fixed at creation as to whether it is set: set it back to "
+            f"{hosted}, and create a new BrokerGroup without shards."
+        )
+    return ""
 
 
 def _changed_storage(storage: Storage, statefulset: Body | None) -> str:

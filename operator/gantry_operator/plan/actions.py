@@ -2,6 +2,9 @@
 
 An action is disruptive if it takes a process away from clients or moves the mastership. A plan
 holds at most one of those, and it is the last thing in it that changes the world.
+
+What is told to the controllers is about the group of the resource's name, unless `group` names one
+of its shards.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from gantry_protocol.admin import GroupDeclaration
+    from gantry_protocol.admin import FrontsDeclaration, GroupDeclaration
 
 Body = dict[str, Any]
 Role = Literal["master", "replica"]
@@ -31,10 +34,17 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApplyObject(Action, frozen=True, kw_only=True):
-    """Server-side apply of an owned object. `exists`: seen live and owned by the resource."""
+    """Server-side apply of an owned object.
+
+    Attributes:
+        exists: seen live and owned by the resource.
+        kept: applied before, under a manager of its own: fields that stay as they are although the
+            manifest does not name them any more.
+    """
 
     manifest: Body
     exists: bool
+    kept: Body | None = None
 
 
 class DeleteObject(Action, frozen=True, kw_only=True):
@@ -77,12 +87,24 @@ class Declare(Action, frozen=True, kw_only=True):
     """Tell the controllers what the group is to be like."""
 
     declaration: GroupDeclaration
+    group: str = ""
+
+
+class DeclareFronts(Action, frozen=True, kw_only=True):
+    """Have the controllers lead clients of the cluster to the fronts."""
+
+    declaration: FrontsDeclaration
+
+
+class RemoveFronts(Action, frozen=True, kw_only=True):
+    """Have the controllers lead clients of the cluster to the brokers again."""
 
 
 class ReportGone(Action, frozen=True, kw_only=True):
     """Tell the controllers that the process in this pod has ended."""
 
     pod_uid: str
+    group: str = ""
 
 
 class LabelPod(Action, frozen=True, kw_only=True):
@@ -123,6 +145,27 @@ class Elect(Action, frozen=True, kw_only=True):
     disruptive: ClassVar[bool] = True
     broker_id: int
     master_epoch: int
+    group: str = ""
+
+
+class ElectEach(Action, frozen=True, kw_only=True):
+    """Ask for masters of several shards: all that one pod has to give up, as one step."""
+
+    disruptive: ClassVar[bool] = True
+    elections: tuple[Elect, ...]
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """A shard as it was when a step was decided; the step is dropped if it has changed.
+
+    Attributes:
+        group: name of the shard.
+        master_epoch, sync_state_set: as in `DeletePod`.
+    """
+
+    group: str
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
 
 
 class DeletePod(Action, frozen=True, kw_only=True):
@@ -135,6 +178,7 @@ class DeletePod(Action, frozen=True, kw_only=True):
         sync_state_set: likewise, the members that were counted on.
         term: of the quorum when the decision was made, likewise; controllers only.
         only_if_dead: the decision rests on the container not running; no role is at stake.
+        shards: epoch and set of each shard, in place of those of a single group.
     """
 
     disruptive: ClassVar[bool] = True
@@ -142,17 +186,19 @@ class DeletePod(Action, frozen=True, kw_only=True):
     uid: str
     master_epoch: int | None = None
     sync_state_set: tuple[int, ...] = ()
+    shards: tuple[Counted, ...] = ()
     term: int | None = None
     only_if_dead: bool = False
 
 
 class ScaleDown(Action, frozen=True, kw_only=True):
-    """Apply a StatefulSet with one replica less."""
+    """Apply a StatefulSet with one replica less; what was counted on is as in `DeletePod`."""
 
     disruptive: ClassVar[bool] = True
     manifest: Body
-    master_epoch: int
-    sync_state_set: tuple[int, ...]
+    master_epoch: int | None = None
+    sync_state_set: tuple[int, ...] = ()
+    shards: tuple[Counted, ...] = ()
 
 
 class DeleteStatefulSet(Action, frozen=True, kw_only=True):
@@ -167,12 +213,27 @@ class ForgetGroup(Action, frozen=True, kw_only=True):
     """Let the controllers clean the metadata of a deleted group; a tombstone stays."""
 
     uid: str
+    group: str = ""
+
+
+class DrainGroup(Action, frozen=True, kw_only=True):
+    """Let the controllers lead new messages elsewhere while the group serves those that it has."""
+
+    uid: str
+    group: str = ""
+
+
+class EndDrain(Action, frozen=True, kw_only=True):
+    """Let a shard that is wished again take messages again."""
+
+    group: str
 
 
 class RetireGroup(Action, frozen=True, kw_only=True):
     """Let the controllers send nobody to a group whose resource goes; what it was is kept."""
 
     uid: str
+    group: str = ""
 
 
 class ForgetMember(Action, frozen=True, kw_only=True):
@@ -180,6 +241,7 @@ class ForgetMember(Action, frozen=True, kw_only=True):
 
     broker_id: int
     incarnation: str | None
+    group: str = ""
 
 
 class CheckAgain(Action, frozen=True, kw_only=True):

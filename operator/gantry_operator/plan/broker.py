@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gantry_protocol.admin import GroupView
 from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
@@ -27,11 +26,13 @@ from gantry_operator.plan.broker_status import broker_status
 from gantry_operator.plan.broker_steps import PlanStep, rolling_update, scale_down, taking_in
 from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
-from gantry_operator.plan.events import broker_events
-from gantry_operator.plan.members import ObservedGroup
+from gantry_operator.plan.drain import drain_status, keep_drain_finalizer
+from gantry_operator.plan.events import broker_events, drain_ended
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, surplus
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.shards import all_groups, born, known_groups, present_groups
+from gantry_operator.plan.shrink import hosted_now, shrink_status, shrink_steps, shrinking
 from gantry_operator.plan.switchover import switchover
 from gantry_operator.plan.tier import REFRESH_S, has_tier
 from gantry_operator.plan.turns import with_check
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from gantry_operator.models import BrokerGroup, BrokerGroupStatus, SwitchoverStatus
+    from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
 STEP_CHECK_S = 2.0
@@ -53,45 +55,60 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
     """All that is to be done now, in order."""
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     accepted = accept_broker_group(seen, statefulset)
-    joined = ObservedGroup(seen.view, seen.pods) if isinstance(seen.view, GroupView) else None
+    groups = known_groups(seen)
     load = workload(statefulset, seen.pods)
     old_switchover = seen.previous.switchover if seen.previous else None
     if seen.meta.deletion_timestamp is not None:
-        steps = delete_broker_group(seen)
+        steps = delete_broker_group(seen, now)
         if any(isinstance(action, SetFinalizer) for action in steps):
-            return steps  # the last one; a status before it would be another version
-        ending = PlanStep(Reason.DELETING, deletion_waits_for(seen))
-        status = broker_status(seen, accepted, joined, ending, old_switchover, now)
-        return [*_write(seen, status), *steps]
-    actions = _for_clients(seen, joined)
+            told = drain_ended(seen) if names.DRAIN_FINALIZER in seen.meta.finalizers else []
+            return [*told, *steps]  # the last one; a status before it would be another version
+        drain = drain_status(seen, now)
+        if drain is None:
+            ending = PlanStep(Reason.DELETING, deletion_waits_for(seen))
+        else:
+            ending = PlanStep(Reason.DRAINING, drain.message)
+        status = broker_status(seen, accepted, ending, old_switchover, now)
+        status = status.model_copy(update={"drain": drain})
+        # A group that is drained serves its clients, also through failovers.
+        serving = [] if drain is None else _for_clients(seen, groups)
+        told = broker_events(seen.previous, status) if drain is not None else []
+        return [*serving, *_write(seen, status), *told, *steps]
+    actions = _for_clients(seen, groups)
     moved, step = old_switchover, None
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
     if acting:
         assert seen.group is not None, "an accepted resource has been parsed"
         actions += _ensure(seen, seen.group, load)
-        moved, step = _next_step(seen, seen.group, accepted, joined, load)
-        step = step or taking_in(actions, load)
-        if joined is not None and step is None:
-            actions += steady.forget_gone(joined, load, seen.group.spec.replicas)
-    status = broker_status(seen, accepted, joined, step, moved, now)
+        actions += shrink_steps(seen, seen.group, now)
+        moved, step = _next_step(seen, seen.group, accepted, load)
+        step = step or taking_in(actions, load) or shrinking(seen, seen.group, now)
+        for group in groups if step is None else ():
+            actions += steady.forget_gone(group, load, seen.group.spec.replicas)
+    status = broker_status(seen, accepted, step, moved, now)
+    if seen.group is not None and not isinstance(seen.view, Unreachable):
+        status = status.model_copy(update={"drain": shrink_status(seen, seen.group)})
     actions += _report(seen, status, step) + _check_again(seen, status, step)
     return with_check(seen.image_wait, actions)
 
 
-def _for_clients(seen: BrokerObserved, joined: ObservedGroup | None) -> list[Action]:
+def _for_clients(seen: BrokerObserved, groups: tuple[ObservedGroup, ...]) -> list[Action]:
     """What clients wait for; no object that the API server is slow about or refuses comes before.
 
     Traffic first: kube-proxy follows the first change of endpoints at once, and the next ones a
     second later (its minSyncPeriod).
     """
-    if joined is None:
+    if not groups:
         return []
     actions: list[Action] = []
     if seen.group is not None:
-        in_force = minimum_now(joined.view, seen.group.spec.min_in_sync)
-        actions += steady.route_traffic(joined, in_force)
-    actions += steady.label_roles(joined)
-    actions += steady.report_gone(joined)
+        wished = seen.group.spec.min_in_sync
+        in_force = min(minimum_now(group.view, wished) for group in groups)
+        actions += steady.route_traffic(groups, in_force)
+    for group in groups:
+        if not group.shard:  # a pod with shards has no one role
+            actions += steady.label_roles(group)
+        actions += steady.report_gone(group)
     return actions
 
 
@@ -99,11 +116,12 @@ def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> 
     # Scaling up is applied at once; scaling down is a disruptive step of its own.
     replicas = max(group.spec.replicas, load.replicas if load else 0)
     actions: list[Action] = []
-    actions += steady.keep_finalizer(seen, group)
+    actions += steady.keep_finalizer(seen, group) or keep_drain_finalizer(seen, group)
     wished = _objects(seen, group, replicas)
     actions += ensure(wished, seen.objects)
     actions += surplus(seen.meta.uid, wished, seen.objects)
-    actions += steady.declare_group(seen, group, replicas)
+    for part in present_groups(seen):
+        actions += steady.declare_group(part, group, replicas)
     return actions
 
 
@@ -114,18 +132,22 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         seen.controllers,
         image=seen.image,
         replicas=replicas,
-        door=_knows_doors(seen, group.spec.image or seen.image),
+        shards=hosted_now(seen, group),
+        door=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_DOORS),
+        fronts=seen.fronts,
+        knows_fronts=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_FRONTS),
     )
 
 
-def _knows_doors(seen: BrokerObserved, image: str) -> bool:
+def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:
     """Rule: a group gets its doors with the first image that an operator with doors gives it.
 
     One that it has had before may be older than doors: that of a group that waits for its turn, and
-    one that its spec names. A door would end there again and again, and no pod would be Ready.
+    one that its spec names. A door would end there again and again, and no pod would be Ready. So
+    it is with fronts: an older broker that is told of a store port serves no client itself.
     """
     live = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
-    if live is None or names.ANNOTATION_DOORS in (live["metadata"].get("annotations") or {}):
+    if live is None or annotation in (live["metadata"].get("annotations") or {}):
         return True
     broker = container(live, names.BROKER)
     return broker is not None and broker.get("image") != image
@@ -135,26 +157,26 @@ def _next_step(
     seen: BrokerObserved,
     group: BrokerGroup,
     accepted: Acceptance,
-    joined: ObservedGroup | None,
     load: Workload | None,
 ) -> tuple[SwitchoverStatus | None, PlanStep | None]:
     """The disruptive rules by rank; the first that has something to do or to wait for decides.
 
-    Premises of all of them: the controllers know the group, and the StatefulSet exists and is seen
+    Premises of all of them: the controllers know each group, and the StatefulSet exists and is seen
     as it is by its own controller. Without these, nothing disruptive is even considered.
     """
     old = seen.previous.switchover if seen.previous else None
-    if joined is None or load is None or load.revision is None or not accepted.accepted:
+    groups = born(all_groups(seen))
+    if not groups or load is None or load.revision is None or not accepted.accepted:
         return old, None
-    moved, step = switchover(joined, group.spec.switchover, old)
+    moved, step = switchover(groups[0], group.spec.switchover, old)
     minimum = group.spec.min_in_sync
     if step is None:
         manifest = _objects(seen, group, max(load.replicas - 1, group.spec.replicas))[-1]
         step = scale_down(
-            joined, load, wished=group.spec.replicas, min_in_sync=minimum, manifest=manifest
+            groups, load, wished=group.spec.replicas, min_in_sync=minimum, manifest=manifest
         )
     if step is None:
-        step = rolling_update(joined, load, min_in_sync=minimum)
+        step = rolling_update(groups, load, min_in_sync=minimum)
     return moved, step
 
 

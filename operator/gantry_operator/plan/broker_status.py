@@ -13,7 +13,6 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.models import (
-    BrokerGroup,
     BrokerGroupStatus,
     Condition,
     MasterStatus,
@@ -24,8 +23,11 @@ from gantry_operator.plan.additions import report_additions
 from gantry_operator.plan.broker_steps import may_tell_crash
 from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.crashes import crash_loop
-from gantry_operator.plan.minimum import minimum_now, raising
+from gantry_operator.plan.group_report import report_group
+from gantry_operator.plan.minimum import raising
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.shard_status import report_shards, summed_up
+from gantry_operator.plan.shards import known_groups
 from gantry_operator.plan.tier import report_tier, tier_status
 
 if TYPE_CHECKING:
@@ -38,23 +40,26 @@ if TYPE_CHECKING:
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
+_ENDING = (Reason.DELETING, Reason.DRAINING)
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
+_DAMAGED_MAX = 10
 State = Literal["InSync", "CatchingUp", "Draining", "Lost"]
 
 
 def broker_status(
     seen: BrokerObserved,
     accepted: Acceptance,
-    joined: ObservedGroup | None,
     step: PlanStep | None,
     switchover: SwitchoverStatus | None,
     now: dt.datetime,
 ) -> BrokerGroupStatus:
-    """The status that follows from an observation; `joined` is None if the group is not known."""
+    """The status that follows from an observation."""
+    groups = known_groups(seen)
+    joined = None if seen.shards or not groups else groups[0]
     old = seen.previous or BrokerGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
     wished = seen.group.spec.replicas if seen.group else len(seen.pods)
-    conditions = _conditions(seen, accepted, joined, step, now)
+    conditions = _conditions(seen, accepted, groups, step, now)
     status = old.model_copy(
         update={
             "observed_generation": seen.meta.generation,
@@ -63,10 +68,13 @@ def broker_status(
             "ready": f"{ready}/{wished}",
             "selector": names.selector_text(names.BROKER, seen.meta.name),
             "switchover": switchover,
-            "tier": tier_status(seen, joined, conditions, now),
+            "tier": tier_status(seen, conditions, now),
+            "queues": _queue_count(groups, old),
             "conditions": conditions,
         }
     )
+    if seen.shards:
+        return status.model_copy(update=summed_up(seen, now))
     if joined is None:
         return status
     in_sync = joined.in_sync()
@@ -133,7 +141,7 @@ def _state(member: MemberView, in_sync: frozenset[int]) -> State:
 def _conditions(
     seen: BrokerObserved,
     accepted: Acceptance,
-    joined: ObservedGroup | None,
+    groups: tuple[ObservedGroup, ...],
     step: PlanStep | None,
     now: dt.datetime,
 ) -> tuple[Condition, ...]:
@@ -147,18 +155,21 @@ def _conditions(
     if isinstance(seen.view, Unreachable):
         for name in _UNKNOWN_UNTIL_REACHED:
             conditions.set(name, "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
-        if crashes or (step is not None and step.reason == Reason.DELETING):
-            _progressing(conditions, seen, joined, step, crashes)
+        if crashes or (step is not None and step.reason in _ENDING):
+            _progressing(conditions, seen, groups, step, crashes)
         else:
             conditions.set(
                 "Progressing", "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason
             )
     else:
-        _available(conditions, joined)
-        _replication(conditions, seen.group, joined)
-        _progressing(conditions, seen, joined, step, crashes)
-    report_tier(conditions, seen, joined)
-    _told(conditions, joined)
+        if seen.shards:
+            report_shards(conditions, seen, now)
+        else:
+            report_group(conditions, seen.group, groups[0] if groups else None)
+        _progressing(conditions, seen, groups, step, crashes)
+    report_tier(conditions, seen)
+    _told(conditions, groups)
+    _queues(conditions, groups)
     report_additions(conditions, seen.objects)
     paused = seen.group is not None and seen.group.spec.paused
     if paused:
@@ -169,85 +180,52 @@ def _conditions(
     return conditions.result()
 
 
-def _told(conditions: Conditions, joined: ObservedGroup | None) -> None:
-    """DiskFull and LogDamaged: who says so, and why; no condition while nobody does."""
-    full, damaged = [], []
-    for member in () if joined is None else joined.view.members:
-        pod = joined.pod_of(member) if joined else None
-        name = pod.name if pod else f"Broker {member.broker_id}"
-        if member.alive and member.disk_stuck:
-            full.append(f"{name} has no room: {member.disk_stuck}.")
-        if member.alive and member.log_damage:
-            damaged.append(f"The log of {name} is damaged: {member.log_damage}.")
+def _told(conditions: Conditions, groups: tuple[ObservedGroup, ...]) -> None:
+    """DiskFull and LogDamaged: who says so, and why; no condition while nobody does.
+
+    The disk is a pod's, so all shards there say the same of it.
+    """
+    full: dict[str, str] = {}
+    damaged = []
+    for group in groups:
+        for member in group.view.members:
+            pod = group.pod_of(member)
+            name = pod.name if pod else f"Broker {member.broker_id}"
+            if member.alive and member.disk_stuck:
+                full.setdefault(name, f"{name} has no room: {member.disk_stuck}.")
+            if member.alive and member.log_damage:
+                damaged.append(
+                    f"The log of {name}{group.named and f' in {group.shard}'} is damaged: "
+                    f"{member.log_damage}."
+                )
     if full:
-        conditions.set("DiskFull", "True", Reason.NOTHING_MAY_GO, " ".join(full))
+        conditions.set("DiskFull", "True", Reason.NOTHING_MAY_GO, " ".join(full.values()))
     if damaged:
-        conditions.set("LogDamaged", "True", Reason.NOT_REPAIRED, " ".join(damaged))
+        told = damaged[:_DAMAGED_MAX] if groups[0].shard else damaged
+        conditions.set("LogDamaged", "True", Reason.NOT_REPAIRED, " ".join(told))
 
 
-def _available(conditions: Conditions, joined: ObservedGroup | None) -> None:
-    """Available: a master serves at the current epoch."""
-    if joined is None:
-        text = "The controllers do not know the group yet."
-        conditions.set("Available", "False", Reason.WAITING_FOR_QUORUM, text)
-        return
-    view, master = joined.view, joined.master()
-    if master is None:
-        if view.master_epoch == 0:
-            reason = Reason.WAITING_FOR_QUORUM
-            text = f"{len(view.members)} of {view.replicas or '?'} members have registered."
-        else:
-            reason, text = Reason.NO_MASTER, f"There is no master since epoch {view.master_epoch}."
-            if view.no_master_reason:
-                reason = Reason.ELECTION_HELD_BACK
-                text = f"Nobody is elected: {view.no_master_reason}."
-        conditions.set("Available", "False", reason, text)
-        return
-    pod = joined.pod_of(master)
-    name = pod.name if pod else f"Broker {master.broker_id}"
-    if joined.serves():
-        text = f"{name} is master at epoch {view.master_epoch}."
-        conditions.set("Available", "True", Reason.MASTER_ELECTED, text)
-        return
-    if view.no_master_reason:
-        text = f"Nobody is elected: {view.no_master_reason}."
-        conditions.set("Available", "False", Reason.ELECTION_HELD_BACK, text)
-        return
-    why = "its pod is not Ready" if master.alive else "it gives no sign of life"
-    text = f"{name} is master at epoch {view.master_epoch}, but {why}."
-    conditions.set("Available", "False", Reason.NO_MASTER, text)
+def _queue_count(groups: tuple[ObservedGroup, ...], old: BrokerGroupStatus) -> int | None:
+    """The queues of mapped topics; None before the first, and as before while nobody can say."""
+    if not groups:
+        return old.queues
+    count = sum(group.view.queues for group in groups)
+    return count if count or old.queues is not None else None
 
 
-def _replication(
-    conditions: Conditions, group: BrokerGroup | None, joined: ObservedGroup | None
-) -> None:
-    """InSync: enough members for acknowledgements. FullyReplicated: all that are wished."""
-    if group is None:
-        conditions.keep("InSync")
-        conditions.keep("FullyReplicated")
-        return
-    wished, minimum = group.spec.replicas, group.spec.min_in_sync
-    if joined is not None:
-        minimum = minimum_now(joined.view, minimum)
-    count = len(joined.in_sync()) if joined else 0
-    text = f"{count} of {wished} replicas are in sync; at least {minimum} are needed."
-    if count == 1 and wished > 1:
-        reason = Reason.LAST_IN_SYNC_REPLICA
-    else:
-        reason = Reason.ENOUGH_IN_SYNC if count >= minimum else Reason.BELOW_MIN_IN_SYNC
-    conditions.set("InSync", "True" if count >= minimum else "False", reason, text)
-    if count >= wished:
-        text = f"All {wished} replicas are in sync."
-        conditions.set("FullyReplicated", "True", Reason.ALL_IN_SYNC, text)
-    else:
-        text = f"{count} of {wished} replicas are in sync."
-        conditions.set("FullyReplicated", "False", Reason.REPLICA_CATCHING_UP, text)
+def _queues(conditions: Conditions, groups: tuple[ObservedGroup, ...]) -> None:
+    """QueuesMoving: no condition while all queues of mapped topics are where they are to be."""
+    here = sum(group.view.queues for group in groups)
+    wished = sum(group.view.queues_wished for group in groups)
+    if any(group.view.queues != group.view.queues_wished for group in groups):
+        text = f"It has {here} queues of mapped topics, and is to have {wished}."
+        conditions.set("QueuesMoving", "True", Reason.QUEUES_MOVING, text)
 
 
 def _progressing(
     conditions: Conditions,
     seen: BrokerObserved,
-    joined: ObservedGroup | None,
+    groups: tuple[ObservedGroup, ...],
     step: PlanStep | None,
     crashes: str,
 ) -> None:
@@ -266,7 +244,8 @@ def _progressing(
         conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
         return
     ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas
-    rise = "" if joined is None else raising(joined, seen.group.spec.min_in_sync)
+    rises = [(group.shard, raising(group, seen.group.spec.min_in_sync)) for group in groups]
+    rise = next((f"{name}: {text}" if name else text for name, text in rises if text), "")
     if rise:
         conditions.set("Progressing", "True", Reason.RAISING_MINIMUM, rise)
     elif ready < wished:

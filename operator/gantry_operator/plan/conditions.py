@@ -22,6 +22,7 @@ _NOT_CARRIED_OUT = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.PAUSED_BY_SPEC})
 _READY = (
     ("Accepted", "True"),
     ("Available", "True"),
+    ("GroupsServed", "True"),
     ("FullyReplicated", "True"),
     ("Progressing", "False"),
 )

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from gantry_operator.plan.observed import PodView
 
-OURS = frozenset({names.BROKER, names.CONTROLLER})
-"""Names of the containers that hold a replica: whether a pod's process runs is said of these."""
+OURS = frozenset({names.BROKER, names.CONTROLLER, names.FRONT})
+"""Names of the containers for which pods are: whether a pod's process runs is said of these."""
 HEARD = OURS | {names.DOOR}
 """Names of all our containers; what others say is not repeated."""
 MARK = "gantry: "

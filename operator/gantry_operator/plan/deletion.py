@@ -12,6 +12,8 @@ deletion, operator or not: garbage collection removes what the resource owns. Th
 when the operator hears of the deletion, or finds at its start that the controllers know a group
 whose resource is no more (`has_departed`). A resource of the same name brings it back as it was.
 
+Where other groups take its messages it is drained before all that (`drain`).
+
 With Delete, the operator's finalizer holds the resource, and the order is: retire the group, stop
 the pods, let the controllers forget the group, let the resource go. A group that was forgotten
 while its brokers still ran would be registered again.
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupView
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
+from gantry_protocol.tier.keys import shared_uid
 
 from gantry_operator import names
 from gantry_operator.plan.actions import (
@@ -38,9 +41,14 @@ from gantry_operator.plan.actions import (
     RetireGroup,
     SetFinalizer,
 )
+from gantry_operator.plan.drain import drain_steps
+from gantry_operator.plan.shards import each_group
 from gantry_operator.plan.steady import finalizer_action
 
 if TYPE_CHECKING:
+    import datetime as dt
+
+    from gantry_operator.models.base import Metadata
     from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved
 
 RETRY_S = 2.0
@@ -64,20 +72,32 @@ def has_departed(
     if statefulset is None:
         return True
     meta = statefulset["metadata"]
-    owned = any(item.get("uid") == view.uid for item in meta.get("ownerReferences") or ())
+    owners = [item.get("uid", "") for item in meta.get("ownerReferences") or ()]
+    owned = any(view.uid in (uid, shared_uid(uid, view.name)) for uid in owners)
     return owned or meta.get("deletionTimestamp") is not None
 
 
-def delete_broker_group(seen: BrokerObserved) -> list[Action]:
+def delete_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
     """The next step for a resource with a deletion timestamp."""
+    waiting = drain_steps(seen, now)
+    if waiting:
+        return waiting
+    if names.DRAIN_FINALIZER in seen.meta.finalizers:
+        return [
+            *_retire(seen),
+            finalizer_action(seen, present=False, finalizer=names.DRAIN_FINALIZER),
+        ]
     return [*_retire(seen), *_clean(seen)]
 
 
 def _retire(seen: BrokerObserved) -> list[RetireGroup]:
-    view = seen.view
-    if not isinstance(view, GroupView) or view.uid != seen.meta.uid or view.retired:
+    if ORPHANS in seen.meta.finalizers:
         return []
-    return [] if ORPHANS in seen.meta.finalizers else [RetireGroup(uid=seen.meta.uid)]
+    return [
+        RetireGroup(uid=part.uid, group=part.shard)
+        for part in each_group(seen)
+        if isinstance(part.view, GroupView) and part.view.uid == part.uid and not part.view.retired
+    ]
 
 
 def _clean(seen: BrokerObserved) -> list[Action]:
@@ -92,27 +112,40 @@ def _clean(seen: BrokerObserved) -> list[Action]:
         return [CheckAgain(after_s=RETRY_S)]
     if seen.pods:
         return [CheckAgain(after_s=RETRY_S)]
-    if not seen.controllers_exist or isinstance(seen.view, NotDeclared):
+    left = [part for part in each_group(seen) if _is_to_clean(part)]
+    if not seen.controllers_exist or not left:
         return [finalizer_action(seen, present=False)]
+    known = [part for part in left if isinstance(part.view, GroupView)]
+    forgotten = [ForgetGroup(uid=part.uid, group=part.shard) for part in known]
+    return [*forgotten, CheckAgain(after_s=RETRY_S)]
+
+
+def _is_to_clean(seen: BrokerObserved) -> bool:
+    """Whether the controllers know the group, or do not say.
+
+    One that a newer resource of the same name has taken over is not ours to clean.
+    """
     if isinstance(seen.view, GroupView):
-        if seen.view.uid not in (None, seen.meta.uid):
-            # A newer resource of the same name has taken the group over; it is not ours to clean.
-            return [finalizer_action(seen, present=False)]
-        return [ForgetGroup(uid=seen.meta.uid), CheckAgain(after_s=RETRY_S)]
-    return [CheckAgain(after_s=RETRY_S)]
+        return seen.view.uid in (None, seen.uid)
+    return not isinstance(seen.view, NotDeclared)
 
 
 def deletion_waits_for(seen: BrokerObserved) -> str:
     """The subject of a deletion, for people; in the order in which it goes on."""
     if names.FINALIZER not in seen.meta.finalizers:
-        others = ", ".join(seen.meta.finalizers)
-        return f"Waiting for finalizers of others: {others}." if others else "Being deleted."
+        return foreign_finalizers(seen.meta)
     name = names.broker_statefulset(seen.meta.name)
     if ("StatefulSet", name) in seen.objects or seen.pods:
         return f"The pods are being stopped; {len(seen.pods)} still exist."
     if seen.controllers_exist and isinstance(seen.view, Unreachable):
         return f"Waiting for the controllers, to clean the group's metadata: {seen.view.reason}"
     return "The controllers clean the group's metadata."
+
+
+def foreign_finalizers(meta: Metadata) -> str:
+    """The obstacle of a deletion that is none of ours, for people."""
+    others = ", ".join(meta.finalizers)
+    return f"Waiting for finalizers of others: {others}." if others else "Being deleted."
 
 
 # ControllerGroups
@@ -154,18 +187,25 @@ def held_by(seen: ControllerObserved) -> str:
 
 # The operator's end
 
-OURS = frozenset({names.FINALIZER, names.QUORUM_FINALIZER})
+OURS = frozenset(
+    {names.FINALIZER, names.QUORUM_FINALIZER, names.FRONTS_FINALIZER, names.DRAIN_FINALIZER}
+)
 
 
-def waits_for_operator(meta: Body, *, held: bool) -> bool:
+def waits_for_operator(meta: Body, *, held: bool, drains: bool = False) -> bool:
     """Whether a deletion ends as soon as the operator has done its part, so that it stays for it.
 
     `held`: BrokerGroups that nobody deletes refer to it, so this deletion does not end soon.
+    `drains`: its quorum stays, so it may be drained, which does not end soon either.
     """
     if meta.get("deletionTimestamp") is None:
         return False
     finalizers = meta.get("finalizers") or ()
-    return names.FINALIZER in finalizers or (names.QUORUM_FINALIZER in finalizers and not held)
+    if names.DRAIN_FINALIZER in finalizers:
+        return not drains
+    if names.FINALIZER in finalizers or names.FRONTS_FINALIZER in finalizers:
+        return True
+    return names.QUORUM_FINALIZER in finalizers and not held
 
 
 def let_go(meta: Body) -> Body | None:

@@ -11,12 +11,19 @@ from gantry_operator.plan import additions
 from gantry_operator.plan.actions import Action, EmitEvent
 from gantry_operator.plan.conditions import find
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.shards import known_groups
 from gantry_operator.plan.tier import CONDITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gantry_operator.models import BrokerGroupStatus, Condition, ControllerGroupStatus
+    from gantry_operator.models import (
+        BrokerGroupStatus,
+        Condition,
+        ControllerGroupStatus,
+        FrontGroupStatus,
+    )
+    from gantry_operator.plan.observed import BrokerObserved
 
 _OF_PODS = (("Progressing", Reason.POD_CRASHING), (additions.CONDITION, Reason.ALTERED_BY_OTHERS))
 
@@ -38,6 +45,13 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
                 note=f"Switchover {request.id}: {request.message}",
             )
         )
+    queues = (old.queues or 0) if old else 0
+    if (new.queues or 0) != queues:
+        note = f"It has {new.queues or 0} queues of mapped topics now, {queues} before."
+        events.append(EmitEvent(type="Normal", reason=Reason.QUEUES_MOVED, note=note))
+    if new.drain is not None and (old is None or old.drain is None):
+        note = new.drain.message
+        events.append(EmitEvent(type="Normal", reason=Reason.DRAINING, note=note))
     served = old is not None and old.master is not None
     before_all = old.conditions if old else ()
     return (
@@ -48,11 +62,27 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
     )
 
 
+def drain_ended(seen: BrokerObserved) -> list[Action]:
+    """The end of a drain: a warning if something is left."""
+    drain = seen.previous.drain if seen.previous else None
+    left = any(
+        member.drain is not None and not member.drain.done
+        for group in known_groups(seen)
+        for member in group.view.members
+    )
+    if drain is None or not left:
+        note = "Nothing is left to be consumed here." if drain is not None else ""
+        return [EmitEvent(type="Normal", reason=Reason.DRAIN_ENDED, note=note)] if note else []
+    note = f"It goes with {drain.progress}, which nobody consumed in time."
+    return [EmitEvent(type="Warning", reason=Reason.DRAIN_ENDED, note=note)]
+
+
 def _tier_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:
     """Each new holder of the tier, and each new reason why nothing is uploaded."""
     events: list[Action] = []
     before = old.tier if old else None
-    if new.tier is not None and (before is None or before.epoch != new.tier.epoch):
+    former = before.epoch if before is not None else 0
+    if new.tier is not None and new.tier.epoch not in (0, former):  # 0: of many shards
         who = new.master.pod if new.master is not None else None
         note = f"{who or 'The master'} uploads to the tier from epoch {new.tier.epoch} on."
         events.append(EmitEvent(type="Normal", reason=Reason.TIER_CLAIMED, note=note))
@@ -87,6 +117,20 @@ def controller_events(
     served = old is not None and old.leader is not None
     conditions = old.conditions if old else ()
     events += _turned_false(conditions, new.conditions, served=served)
+    return events + _of_pods(conditions, new.conditions)
+
+
+def front_events(old: FrontGroupStatus | None, new: FrontGroupStatus) -> list[Action]:
+    """Changes of a FrontGroup that people want to read about."""
+    events: list[Action] = []
+    before, conditions = (old.address, old.conditions) if old else (None, ())
+    if new.address is not None and new.address != before:
+        note = f"Clients are led to {new.address}."
+        events.append(EmitEvent(type="Normal", reason=Reason.FRONTS_DECLARED, note=note))
+    elif before is not None and new.address is None:
+        note = "Clients are led to the brokers again."
+        events.append(EmitEvent(type="Warning", reason=Reason.FRONTS_NOT_DECLARED, note=note))
+    events += _turned_false(conditions, new.conditions, served=before is not None)
     return events + _of_pods(conditions, new.conditions)
 
 

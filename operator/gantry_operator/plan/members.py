@@ -12,16 +12,28 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gantry_protocol.admin import GroupView, MemberView
 
     from gantry_operator.plan.observed import PodView
 
 
 class ObservedGroup(msgspec.Struct, frozen=True):
-    """The controllers' view of a group joined with its pods."""
+    """The controllers' view of a group joined with its pods.
+
+    Attributes:
+        shard: name of the group, where it is one of several in the same pods; else empty.
+    """
 
     view: GroupView
     pods: tuple[PodView, ...]
+    shard: str = ""
+
+    @property
+    def named(self) -> str:
+        """The shard behind a noun, for people; nothing for a single group."""
+        return f" of {self.shard}" if self.shard else ""
 
     def pod_of(self, member: MemberView) -> PodView | None:
         """The pod in which a member's incarnation lives; None if it is not among the pods."""
@@ -69,11 +81,14 @@ class ObservedGroup(msgspec.Struct, frozen=True):
             if m.broker_id in members and m.alive and not m.draining
         )
 
-    def successor(self, *, below_ordinal: int | None = None) -> MemberView | None:
+    def successor(
+        self, *, below_ordinal: int | None = None, burdens: Mapping[str, int] | None = None
+    ) -> MemberView | None:
         """The best member to move the mastership to, or None.
 
-        Only members that `in_sync` counts and whose pods are Ready qualify; among them the one that
-        is furthest ahead, then the lowest ordinal.
+        Only members that `in_sync` counts and whose pods are Ready qualify; among them the one with
+        the least burden, by the name of its pod, where that is given, then the one that is furthest
+        ahead, then the lowest ordinal.
         """
         in_sync = self.in_sync()
         candidates = []
@@ -85,8 +100,9 @@ class ObservedGroup(msgspec.Struct, frozen=True):
                 continue
             if below_ordinal is not None and pod.ordinal >= below_ordinal:
                 continue
-            candidates.append((-member.max_offset, pod.ordinal, member))
-        return min(candidates, key=lambda c: c[:2])[2] if candidates else None
+            burden = burdens.get(pod.name, 0) if burdens else 0
+            candidates.append((burden, -member.max_offset, pod.ordinal, member))
+        return min(candidates, key=lambda c: c[:3])[3] if candidates else None
 
     def at_ordinal(self, ordinal: int) -> MemberView | None:
         """The registered member in the pod with an ordinal."""

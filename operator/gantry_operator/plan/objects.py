@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gantry_operator.builders import Manifest
     from gantry_operator.plan.observed import Body, ObjectKey
 
-OPTIONAL_KINDS = frozenset({"CronJob", "NetworkPolicy"})
+OPTIONAL_KINDS = frozenset({"CronJob", "HorizontalPodAutoscaler", "NetworkPolicy"})
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 _QUANTITY_KEYS = frozenset({"requests", "limits", "sizeLimit"})
 _MERGE_KEYS = (("mountPath",), ("containerPort", "protocol"), ("name",))
@@ -37,8 +37,9 @@ def key_of(manifest: Manifest) -> ObjectKey:
 def ensure(wished: list[Manifest], live: dict[ObjectKey, Body]) -> list[ApplyObject]:
     """Rule: every owned object exists as the builders want it.
 
-    Safe at any time: none of these writes restarts a process. StatefulSets are OnDelete, and their
-    replica count here is never lower than the live one.
+    Safe at any time: none of these writes restarts a process that keeps something. StatefulSets are
+    OnDelete, and their replica count here is never lower than the live one; a Deployment of fronts
+    has a new one Ready before an old one ends.
     """
     actions = []
     for manifest in wished:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from gantry_protocol.tier.keys import shared_uid
 
 from gantry_operator import names
 from gantry_operator.plan.crashes import OURS, Ended, last_end
 
 if TYPE_CHECKING:
-    from gantry_protocol.admin import GroupView, QuorumView
+    from gantry_protocol.admin import FrontsView, GroupView, QuorumView
     from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
     from gantry_operator.models import (
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         BrokerGroupStatus,
         ControllerGroup,
         ControllerGroupStatus,
+        FrontGroup,
+        FrontGroupStatus,
     )
     from gantry_operator.models.base import Metadata
     from gantry_operator.plan.turns import ImageWait
@@ -59,6 +62,7 @@ class PodView(msgspec.Struct, frozen=True):
         role: the role label, None if there is none.
         traffic: whether the Service of the group leads to it while it is Ready.
         ended: how the last finished run of a container of ours ended; None if all ended well.
+        shards: how many shards it hosts, from the first on; None if it does not say.
     """
 
     name: str
@@ -74,6 +78,11 @@ class PodView(msgspec.Struct, frozen=True):
     role: str | None
     traffic: bool
     ended: Ended | None = None
+    shards: int | None = None
+
+    def hosts(self, shard: str) -> bool:
+        """Whether a member of this shard lives here, as far as the pod says."""
+        return self.shards is None or not shard or names.shard_index(shard) < self.shards
 
 
 class ClaimView(msgspec.Struct, frozen=True):
@@ -93,6 +102,13 @@ class ClaimView(msgspec.Struct, frozen=True):
     ending: bool
 
 
+class ShardView(msgspec.Struct, frozen=True):
+    """The controllers' word on one of the shards of a BrokerGroup; `name` is the group's there."""
+
+    name: str
+    view: GroupView | NotDeclared | Unreachable
+
+
 class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a plan for a BrokerGroup rests on.
 
@@ -102,11 +118,17 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
         controllers_exist: whether there is one at all; one that is being deleted and has neither a
             StatefulSet nor pods answers nobody any more.
         objects: live owned objects by kind and name; only those that the operator manages.
-        view: what the controllers say about the group.
+        view: what the controllers say about the group; of several shards, that they cannot be
+            asked, if so of any.
+        shards: what they say of each shard that is wished or hosted, from the first on; empty for
+            a group without a number of shards.
+        shard: name of the group that `view` is about, where it is one of several (`shards`).
         refusals: what could not be written in the last attempt.
         image: the image of pods whose spec names none.
         image_wait: why that is not the operator's; None if it is.
         directory_tiers: whether all pods see the same files, so that a tier may lie in a directory.
+        fronts: whether the cluster has a FrontGroup.
+        neighbours: whether other BrokerGroups refer to the same quorum and stay.
     """
 
     meta: Metadata
@@ -119,10 +141,65 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     objects: dict[ObjectKey, Body]
     pods: tuple[PodView, ...]
     view: GroupView | NotDeclared | Unreachable
+    shards: tuple[ShardView, ...] = ()
+    shard: str = ""
     image: str
     refusals: tuple[Refusal, ...] = ()
     directory_tiers: bool = False
+    fronts: bool = False
+    neighbours: bool = False
     image_wait: ImageWait | None = None
+
+    @property
+    def uid(self) -> str:
+        """The identity of the group at the controllers.
+
+        That of a shard is the name of its part of the tier, which fronts take from there.
+        """
+        return shared_uid(self.meta.uid, self.shard) if self.shard else self.meta.uid
+
+
+def hosted_shards(statefulset: Body | None) -> int | None:
+    """The number of shards that new pods host; None where they host one group, or none yet."""
+    annotations = (statefulset or {}).get("metadata", {}).get("annotations") or {}
+    return _number(annotations.get(names.ANNOTATION_SHARDS))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None
+
+
+class FrontObserved(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a plan for a FrontGroup rests on; what is not explained is as of a broker group.
+
+    Attributes:
+        cluster: name of the cluster, which is that of its ControllerGroup.
+        before: the FrontGroup that was there first and serves the cluster; empty for none.
+        broker_groups: names of the groups of BrokerGroups that refer to the same quorum and stay.
+        view: where the controllers lead clients of the cluster.
+    """
+
+    meta: Metadata
+    group: FrontGroup | None
+    invalid: str = ""
+    previous: FrontGroupStatus | None = None
+    live_status: Body | None = None
+    cluster: str
+    controllers: ControllerGroup | None
+    controllers_exist: bool
+    before: str = ""
+    broker_groups: tuple[str, ...] = ()
+    objects: dict[ObjectKey, Body]
+    pods: tuple[PodView, ...]
+    view: FrontsView | Unreachable
+    image: str
+    image_wait: ImageWait | None = None
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def deployment(self) -> Body | None:
+        """That of the fronts."""
+        return self.objects.get(("Deployment", names.front_deployment(self.meta.name)))
 
 
 class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +230,9 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
     quorum: QuorumView | Unreachable
     image: str
     refusals: tuple[Refusal, ...] = ()
+
+
+Observed = BrokerObserved | ControllerObserved | FrontObserved
 
 
 def claim_view(body: Body) -> ClaimView:
@@ -197,6 +277,7 @@ def pod_view(body: Body) -> PodView:
         role=labels.get(names.LABEL_ROLE),
         traffic=labels.get(names.LABEL_TRAFFIC) != names.TRAFFIC_OFF,
         ended=last_end(containers),
+        shards=_number(labels.get(names.LABEL_SHARDS)),
     )
 
 

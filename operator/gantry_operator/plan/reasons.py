@@ -26,6 +26,10 @@ class Reason(StrEnum):
         "ControllerGroupNotFound",
         "The ControllerGroup that controllerRef names is absent or invalid.",
     )
+    CLUSTER_HAS_FRONTS = (
+        "ClusterHasFronts",
+        "Another FrontGroup, which was there before, serves the cluster; there can be one.",
+    )
     VOLUMES_UNCLEAR = (
         "VolumesUnclear",
         "The volumes that exist do not say under which identity the quorum is to run.",
@@ -57,6 +61,32 @@ class Reason(StrEnum):
     LEADER_ELECTED = "LeaderElected", "The quorum has a leader."
     NO_LEADER = "NoLeader", "Controllers answer, but none of them leads."
 
+    FRONTS_DECLARED = "FrontsDeclared", "Clients are led to the fronts."
+    FRONTS_NOT_DECLARED = (
+        "FrontsNotDeclared",
+        "The controllers do not lead clients to the fronts yet.",
+    )
+    NO_FRONT_READY = (
+        "NoFrontReady",
+        "No front is Ready; clients are led to the brokers, at the latest after a while.",
+    )
+    WAITING_FOR_ADDRESS = (
+        "WaitingForAddress",
+        "The Service of the fronts has no address yet that clients could be given.",
+    )
+
+    # GroupsServed
+    ALL_GROUPS_SERVED = "AllGroupsServed", "Clients reach every broker group through the fronts."
+    NO_BROKER_GROUP = "NoBrokerGroup", "The cluster has no broker group that fronts could serve."
+    TOO_FEW_PORTS = (
+        "TooFewPorts",
+        "There are more broker groups than ports; clients reach the others at their own addresses.",
+    )
+    WAITING_FOR_GROUPS = (
+        "WaitingForGroups",
+        "The controllers have given no port to a BrokerGroup of the cluster yet.",
+    )
+
     # InSync, FullyReplicated
     ENOUGH_IN_SYNC = "EnoughInSync", "The sync-state set has at least minInSyncReplicas members."
     LAST_IN_SYNC_REPLICA = (
@@ -86,6 +116,10 @@ class Reason(StrEnum):
         "RollingUpdate",
         "Pods are replaced one by one, the master (or the leader) last.",
     )
+    REPLACING_FRONTS = (
+        "ReplacingFronts",
+        "Fronts are replaced one by one; a new one is Ready before an old one ends.",
+    )
     SWITCHOVER_IN_PROGRESS = "SwitchoverInProgress", "The mastership is being moved on request."
     SWITCHOVER_COMPLETED = "SwitchoverCompleted", "The requested master was elected."
     SWITCHOVER_REFUSED = "SwitchoverRefused", "The request could not be carried out safely."
@@ -99,6 +133,22 @@ class Reason(StrEnum):
         "Removing a replica would leave fewer than minInSyncReplicas in sync; it waits.",
     )
     DELETING = "Deleting", "The resource is being deleted; the message says what is waited for."
+    DRAINING = (
+        "Draining",
+        "The resource is being deleted, or has fewer shards; what goes is consumed first.",
+    )
+    QUEUES_MOVED = (
+        "QueuesMoved",
+        "Event: queues of mapped topics have come to the group, or have left it.",
+    )
+    QUEUES_MOVING = (
+        "QueuesMoving",
+        "Queues of mapped topics are to come to the group, or to leave it.",
+    )
+    DRAIN_ENDED = (
+        "DrainEnded",
+        "Event: the drain is over, since nothing is left or its time is; the group goes.",
+    )
     REPEATING = (
         "Repeating",
         "Event: what the operator does has had no effect several times in a row; it slows down.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupDeclaration, GroupView
-from gantry_protocol.admin_client.outcomes import Unreachable
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
 from gantry_operator import names
 from gantry_operator.plan.actions import (
@@ -20,9 +20,11 @@ from gantry_operator.plan.actions import (
 from gantry_operator.plan.minimum import minimum_now
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gantry_operator.models import BrokerGroup
     from gantry_operator.plan.members import ObservedGroup
-    from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved, ObjectKey
+    from gantry_operator.plan.observed import Body, BrokerObserved, ObjectKey, Observed, PodView
     from gantry_operator.plan.workload import Workload
 
 
@@ -40,8 +42,10 @@ def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -
     known, address = route_address(seen, group)
     if not known:
         return []
+    if not all(pod.hosts(seen.shard) for pod in seen.pods):
+        address = _as_declared(seen.view, address)
     wished = GroupDeclaration(
-        uid=seen.meta.uid,
+        uid=seen.uid,
         replicas=max(group.spec.replicas, replicas_now),
         min_in_sync_replicas=minimum_now(seen.view, group.spec.min_in_sync),
         route_address=address,
@@ -49,7 +53,17 @@ def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -
     view = seen.view
     if isinstance(view, GroupView) and wished == _declared(view) and not view.retired:
         return []
-    return [Declare(declaration=wished)]
+    return [Declare(declaration=wished, group=seen.shard)]
+
+
+def _as_declared(view: GroupView | NotDeclared | Unreachable, address: str | None) -> str | None:
+    """The address of a shard that not every pod hosts yet: the Service's only if clients have it.
+
+    A connection that came to a pod without the shard would be refused there, so clients are sent
+    to the master itself until the last pod was replaced.
+    """
+    has_it = isinstance(view, GroupView) and view.route_address == address
+    return address if has_it else None
 
 
 def _declared(view: GroupView) -> GroupDeclaration | None:
@@ -66,22 +80,25 @@ def _declared(view: GroupView) -> GroupDeclaration | None:
 def route_address(seen: BrokerObserved, group: BrokerGroup) -> tuple[bool, str | None]:
     """Whether the address for clients is known, and what it is; None means the master's own."""
     name = seen.meta.name
+    port = names.shard_port(seen.shard) if seen.shard else names.BROKER_REMOTING_PORT
     match group.spec.clients.route:
         case "Group":
-            return _cluster_address(seen.objects, names.group_service(name))
+            return _cluster_address(seen.objects, names.group_service(name), port)
         case "Master":
-            return _cluster_address(seen.objects, names.master_service(name))
+            return _cluster_address(seen.objects, names.master_service(name), port)
         case "Pod":
             return True, None
 
 
-def _cluster_address(objects: dict[ObjectKey, Body], service: str) -> tuple[bool, str | None]:
+def _cluster_address(
+    objects: dict[ObjectKey, Body], service: str, port: int
+) -> tuple[bool, str | None]:
     spec = objects.get(("Service", service), {}).get("spec") or {}
     address = spec.get("clusterIP")
     if not address or address == "None":
         return False, None
     host = f"[{address}]" if ":" in address else address
-    return True, f"{host}:{names.BROKER_REMOTING_PORT}"
+    return True, f"{host}:{port}"
 
 
 def label_roles(group: ObservedGroup) -> list[LabelPod]:
@@ -103,19 +120,26 @@ def label_roles(group: ObservedGroup) -> list[LabelPod]:
     return sorted(labels, key=lambda label: (label.role == names.ROLE_MASTER, label.name))
 
 
-def route_traffic(group: ObservedGroup, min_in_sync: int) -> list[RouteTraffic]:
+def route_traffic(groups: Sequence[ObservedGroup], min_in_sync: int) -> list[RouteTraffic]:
     """Rule: new connections avoid the pod of a member that the controllers call lost.
+
+    Of several groups in the same pods: a pod all of whose members they call lost.
 
     On a lost node the kubelet cannot say that a pod is not Ready, so Kubernetes goes on sending
     clients there for most of a minute. The process may live all the same, so this never takes the
     last way in: fewer pods than the minimum in sync are kept out, hence while writes are possible
     at all, some living member can be reached, also if the operator is gone by then.
     """
-    members = [(group.pod_of(member), member) for member in group.view.members]
-    known = [(pod, member) for pod, member in members if pod is not None and not pod.terminating]
-    back = [pod for pod, member in known if member.alive and not pod.traffic]
-    lost = [pod for pod, member in known if not member.alive]
-    if not any(member.alive for _, member in known):
+    lives: dict[str, tuple[PodView, bool]] = {}
+    for group in groups:
+        for member in group.view.members:
+            pod = group.pod_of(member)
+            if pod is not None and not pod.terminating:
+                _, lived = lives.get(pod.uid, (pod, False))
+                lives[pod.uid] = pod, lived or member.alive
+    back = [pod for pod, alive in lives.values() if alive and not pod.traffic]
+    lost = [pod for pod, alive in lives.values() if not alive]
+    if len(lost) == len(lives):
         lost = []
     room = max(0, min_in_sync - 1 - sum(1 for pod in lost if not pod.traffic))
     cut = [pod for pod in lost if pod.traffic][:room]
@@ -134,7 +158,7 @@ def report_gone(group: ObservedGroup) -> list[ReportGone]:
     """
     gone = {pod.uid for pod in group.pods if pod.finished}
     return [
-        ReportGone(pod_uid=member.pod_uid)
+        ReportGone(pod_uid=member.pod_uid, group=group.shard)
         for member in group.view.members
         if member.alive and member.pod_uid is not None and member.pod_uid in gone
     ]
@@ -158,7 +182,7 @@ def forget_gone(group: ObservedGroup, load: Workload | None, wished: int) -> lis
         if member is None or not pod.ready or member.broker_id not in in_sync:
             return []
     return [
-        ForgetMember(broker_id=member.broker_id, incarnation=member.incarnation)
+        ForgetMember(broker_id=member.broker_id, incarnation=member.incarnation, group=group.shard)
         for member in group.view.members
         if not member.alive
         and member.pod_uid is not None
@@ -180,7 +204,7 @@ def keep_finalizer(seen: BrokerObserved, group: BrokerGroup) -> list[SetFinalize
 
 
 def finalizer_action(
-    seen: BrokerObserved | ControllerObserved, *, present: bool, finalizer: str = names.FINALIZER
+    seen: Observed, *, present: bool, finalizer: str = names.FINALIZER
 ) -> SetFinalizer:
     """The action that adds or removes a finalizer of the operator and keeps the others."""
     others = tuple(f for f in seen.meta.finalizers if f != finalizer)

@@ -15,17 +15,17 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_protocol.admin import GroupView
 from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator.models import BrokerGroupStatus, ConditionStatus, TierStatus
 from gantry_operator.plan.conditions import find, timestamp
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.shards import joined, known_groups, wished_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gantry_protocol.admin import MemberView, TierView
+    from gantry_protocol.admin import TierView
 
     from gantry_operator.models import Condition
     from gantry_operator.plan.conditions import Conditions
@@ -50,6 +50,9 @@ _STOPPED = {
 _REPEATED = (Reason.STALLED, Reason.UNREADABLE, Reason.HISTORY_REMOVED)
 
 
+_BAD_FIRST = ("False", "Unknown", "True")
+
+
 class Health(msgspec.Struct, frozen=True):
     """The condition, before it is one."""
 
@@ -58,31 +61,47 @@ class Health(msgspec.Struct, frozen=True):
     message: str
 
 
-def report_tier(conditions: Conditions, seen: BrokerObserved, joined: ObservedGroup | None) -> None:
+def report_tier(conditions: Conditions, seen: BrokerObserved) -> None:
     """Sets the condition of a group that has a tier; the others have none."""
     if seen.group is None:
         conditions.keep(CONDITION)
         return
     if seen.group.spec.tier is None:
         return
-    found = tier_health(seen, joined)
+    found = _of_all(seen)
     before = find(seen.previous.conditions, CONDITION) if seen.previous else None
     conditions.set(CONDITION, found.status, found.reason, _calm(before, found))
 
 
-def tier_health(seen: BrokerObserved, joined: ObservedGroup | None) -> Health:
+def _of_all(seen: BrokerObserved) -> Health:
+    """The judgement on the group, or on the shard that is furthest from well, with its name."""
+    judged = [(part.shard, tier_health(part, _known(part))) for part in wished_groups(seen)]
+    shard, worst = min(judged, key=lambda item: _BAD_FIRST.index(item[1].status))
+    if not shard:
+        return worst
+    if worst.status == "True":
+        text = f"The master of each of {len(judged)} shards uploads."
+        return Health("True", Reason.UPLOADING, text)
+    return Health(worst.status, worst.reason, f"{shard}: {worst.message}")
+
+
+def _known(part: BrokerObserved) -> ObservedGroup | None:
+    return next(iter(joined((part,))), None)
+
+
+def tier_health(seen: BrokerObserved, group: ObservedGroup | None) -> Health:
     """The judgement on the master's report."""
     if isinstance(seen.view, Unreachable):
         return Health("Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
-    master = joined.master() if joined is not None else None
-    if joined is None or master is None or not master.alive:
+    master = group.master() if group is not None else None
+    if group is None or master is None or not master.alive:
         return Health("Unknown", Reason.NO_MASTER, "There is no master that could upload.")
-    pod = joined.pod_of(master)
+    pod = group.pod_of(master)
     name = pod.name if pod else f"Broker {master.broker_id}"
     if master.tier is None:
         text = f"{name} has not spoken of a tier yet; it does once it was restarted with one."
         return Health("Unknown", Reason.NOT_REPORTED, text)
-    return _told(name, master.tier, joined.view.master_epoch)
+    return _told(name, master.tier, group.view.master_epoch)
 
 
 def _told(name: str, tier: TierView, epoch: int) -> Health:
@@ -115,32 +134,31 @@ def _calm(before: Condition | None, found: Health) -> str:
 
 
 def tier_status(
-    seen: BrokerObserved,
-    joined: ObservedGroup | None,
-    conditions: Iterable[Condition],
-    now: dt.datetime,
+    seen: BrokerObserved, conditions: Iterable[Condition], now: dt.datetime
 ) -> TierStatus | None:
     """The uploader and its progress; the former ones while nobody holds the tier."""
     old = seen.previous or BrokerGroupStatus(observed_generation=0)
     if seen.group is not None and seen.group.spec.tier is None:
         return None
-    master = joined.master() if joined is not None else None
-    if seen.group is None or joined is None or master is None:
+    if seen.group is None:
         return old.tier
-    fresh = _held(joined, master, old.tier, now)
+    fresh = _sum(seen, old.tier, now) if seen.shards else _held(_known(seen), old.tier, now)
     if fresh is None or (old.tier is not None and not _is_due(old, fresh, conditions, now)):
         return old.tier
     return fresh
 
 
 def _held(
-    joined: ObservedGroup, master: MemberView, old: TierStatus | None, now: dt.datetime
+    group: ObservedGroup | None, old: TierStatus | None, now: dt.datetime
 ) -> TierStatus | None:
     """The status by a master that holds the tier; None if it does not, or is of another epoch."""
-    tier = master.tier
-    if tier is None or tier.version is None or tier.epoch != joined.view.master_epoch:
+    master = None if group is None else group.master()
+    if group is None or master is None:
         return None
-    pod = joined.pod_of(master)
+    tier = master.tier
+    if tier is None or tier.version is None or tier.epoch != group.view.master_epoch:
+        return None
+    pod = group.pod_of(master)
     kept = old if old is not None and old.epoch == tier.epoch else None
     end = old.committed_offset if old and tier.committed_offset is None else tier.committed_offset
     return TierStatus(
@@ -148,6 +166,23 @@ def _held(
         epoch=tier.epoch,
         committed_offset=end,
         lag_seconds=None if tier.lag_ms is None else tier.lag_ms // 1000,
+        observed_at=timestamp(now),
+    )
+
+
+def _sum(seen: BrokerObserved, old: TierStatus | None, now: dt.datetime) -> TierStatus | None:
+    """The same of all shards; the former sum while some do not say how far they are."""
+    groups = known_groups(seen)
+    held = [one for group in groups if (one := _held(group, None, now)) is not None]
+    if not held:
+        return None
+    lags = [one.lag_seconds for one in held if one.lag_seconds is not None]
+    ends = [one.committed_offset for one in held if one.committed_offset is not None]
+    before = None if old is None else old.committed_offset
+    return TierStatus(
+        epoch=0,
+        committed_offset=sum(ends) if len(ends) == len(groups) else before,
+        lag_seconds=max(lags, default=None),
         observed_at=timestamp(now),
     )
 
@@ -171,4 +206,4 @@ def _is_due(
 def has_tier(seen: BrokerObserved) -> bool:
     """Whether there is a tier to look at from time to time."""
     wanted = seen.group is not None and seen.group.spec.tier is not None
-    return wanted and isinstance(seen.view, GroupView)
+    return wanted and bool(known_groups(seen))

@@ -7,7 +7,8 @@ it. So a group keeps the image that its StatefulSet has until it is its turn.
 The turns follow from what exists, not from anything remembered: a group that has the new image and
 is not well yet is under way, those with another one stand in line. So a restart of the operator, or
 another one that takes over, goes on where the last one stopped. First in line are groups that are
-not well, since the new image may be what mends them; then quorums before broker groups, by name.
+not well, since the new image may be what mends them; then quorums, broker groups and fronts, by
+name.
 
 Rule protected: only the roll to a default image waits. Everything else that a group needs, a
 repair, a change of its spec or its deletion, waits for nobody. What is stuck under the new image
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from gantry_operator.plan.actions import Action
 
-CONTROLLER_GROUP = "ControllerGroup"
+ORDER = ("ControllerGroup", "BrokerGroup", "FrontGroup")
+"""Kinds in the order of their turns."""
 FIRST_CHECK_S = 2.0
 """How often the first in line looks; each one behind looks as much less often."""
 LAST_CHECK_S = 300.0
@@ -39,7 +41,7 @@ class Place(msgspec.Struct, frozen=True):
 
     Attributes:
         kind, namespace, name: which.
-        image: what its StatefulSet has.
+        image: what its StatefulSet or Deployment has.
         well: every pod is made from the present template and Ready.
         rolls: it may be restarted at all: neither paused nor being deleted.
         usable: its objects can be written, as far as is known; who cannot use a turn gets none.
@@ -128,7 +130,7 @@ def line_up(fleet: Iterable[Place], default_image: str, at_a_time: int) -> Line:
     groups = [place for place in fleet if place.rolls]
     under_way = [p.id for p in groups if p.image == default_image and not p.well]
     waiting = [p for p in groups if p.image != default_image and p.usable]
-    waiting.sort(key=lambda p: (p.well, p.kind != CONTROLLER_GROUP, p.namespace, p.name))
+    waiting.sort(key=lambda p: (p.well, ORDER.index(p.kind), p.namespace, p.name))
     return Line(
         under_way=tuple(sorted(under_way)),
         waiting=tuple(place.id for place in waiting),

@@ -26,7 +26,6 @@ from gantry_operator.api.errors import (
     TooManyRequests,
 )
 from gantry_operator.api.kinds import (
-    BROKER_GROUP,
     BY_NAME,
     CLAIM,
     CONTROLLER_GROUP,
@@ -35,9 +34,16 @@ from gantry_operator.api.kinds import (
     Kind,
 )
 from gantry_operator.plan import actions as act
-from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved, Refusal
+from gantry_operator.plan.observed import (
+    Body,
+    BrokerObserved,
+    ControllerObserved,
+    FrontObserved,
+    Observed,
+    Refusal,
+)
 from gantry_operator.reconcile import departed
-from gantry_operator.reconcile.checks import still_to_delete, still_to_scale
+from gantry_operator.reconcile.checks import elect_each, still_to_delete, still_to_scale
 from gantry_operator.reconcile.events import post_event
 from gantry_operator.reconcile.reread import is_referred_to, live, reread, target_of
 
@@ -92,9 +98,7 @@ class Applier:
         self._directory = directory
         self._secrets = secrets
 
-    async def apply(
-        self, key: Key, seen: BrokerObserved | ControllerObserved, plan: list[act.Action]
-    ) -> ApplyOutcome:
+    async def apply(self, key: Key, seen: Observed, plan: list[act.Action]) -> ApplyOutcome:
         """Carries out a plan in order.
 
         Raises:
@@ -118,15 +122,13 @@ class Applier:
             except QuorumUnreachableError as error:
                 outcome.failure = outcome.failure or error
             except AdminRefusedError as error:
-                if isinstance(action, act.Declare | act.ReportGone):
-                    outcome.refusals += (_refused_by_controllers(key, error),)
+                if isinstance(action, act.Declare | act.DeclareFronts | act.ReportGone):
+                    outcome.refusals += (_refused_by_controllers(key, action, error),)
                 else:
                     outcome.failure = outcome.failure or error
         return outcome
 
-    async def tell(
-        self, key: Key, seen: BrokerObserved | ControllerObserved, reason: str, note: str
-    ) -> None:
+    async def tell(self, key: Key, seen: Observed, reason: str, note: str) -> None:
         """Posts a warning about a resource."""
         event = act.EmitEvent(type="Warning", reason=reason, note=note)
         await post_event(self._api, key, seen.meta, event)
@@ -160,13 +162,13 @@ class Applier:
     async def _carry_out(
         self,
         key: Key,
-        seen: BrokerObserved | ControllerObserved,
+        seen: Observed,
         action: act.Action,
         outcome: ApplyOutcome,
     ) -> None:
         match action:
             case act.ApplyObject():
-                await self._apply_object(seen, action, outcome)
+                await self._apply_object(key, seen, action, outcome)
             case act.EnsureSecret(name=name):
                 assert isinstance(seen, ControllerObserved), "only quorums have Secrets"
                 assert seen.group is not None, "an accepted resource has been parsed"
@@ -174,7 +176,13 @@ class Applier:
                 outcome.again = True
             case act.CheckAgain(after_s=after_s):
                 outcome.check_after_s = after_s
-            case act.Elect() | act.DeletePod() | act.ScaleDown() | act.DeleteStatefulSet():
+            case (
+                act.Elect()
+                | act.ElectEach()
+                | act.DeletePod()
+                | act.ScaleDown()
+                | act.DeleteStatefulSet()
+            ):
                 outcome.dropped = await self._disrupt(key, action, self._admin(key, seen))
                 outcome.disruption = "" if outcome.dropped else type(action).__name__
                 _log.info(
@@ -184,25 +192,39 @@ class Applier:
                 )
             case act.Declare() | act.ReportGone():
                 await self._tell(key, self._admin(key, seen), action)
+            case act.DeclareFronts() | act.RemoveFronts():
+                await self._lead(key, self._admin(key, seen), action)
+                outcome.again = True
             case _:
                 await self._steady(key, seen, action, outcome)
 
-    def _admin(self, key: Key, seen: BrokerObserved | ControllerObserved) -> Admin:
+    def _admin(self, key: Key, seen: Observed) -> Admin:
         name = key.name
         if isinstance(seen, BrokerObserved) and seen.group is not None:
             name = seen.group.spec.controller_ref.name
+        elif isinstance(seen, FrontObserved):
+            name = seen.cluster
         return self._directory.admin(key.namespace, name)
+
+    async def _lead(
+        self, key: Key, admin: Admin, action: act.DeclareFronts | act.RemoveFronts
+    ) -> None:
+        if isinstance(action, act.DeclareFronts):
+            await admin.declare_fronts(key.name, action.declaration)
+        else:
+            await admin.remove_fronts(key.name)
+        _log.info("clients led", **_facts(key, action))
 
     async def _tell(self, key: Key, admin: Admin, action: act.Declare | act.ReportGone) -> None:
         if isinstance(action, act.Declare):
-            await admin.declare(key.name, action.declaration)
+            await admin.declare(action.group or key.name, action.declaration)
         else:
-            await admin.report_gone(key.name, action.pod_uid)
+            await admin.report_gone(action.group or key.name, action.pod_uid)
 
     async def _steady(
         self,
         key: Key,
-        seen: BrokerObserved | ControllerObserved,
+        seen: Observed,
         action: act.Action,
         outcome: ApplyOutcome,
     ) -> None:
@@ -217,9 +239,9 @@ class Applier:
                 outcome.again |= await reread(
                     self._api, self._cache, BY_NAME[kind], key.namespace, name
                 )
-            case act.ForgetGroup(uid=uid):
-                await self._admin(key, seen).forget(key.name, uid)
-            case act.RetireGroup() | act.ForgetMember():
+            case act.ForgetGroup(uid=uid, group=group):
+                await self._admin(key, seen).forget(group or key.name, uid)
+            case act.RetireGroup() | act.ForgetMember() | act.DrainGroup() | act.EndDrain():
                 await self._take_off_record(key, self._admin(key, seen), action, outcome)
             case act.LabelPod(role=role):
                 outcome.again |= await self._label(key, action, names.LABEL_ROLE, role)
@@ -237,20 +259,25 @@ class Applier:
         self,
         key: Key,
         admin: Admin,
-        action: act.RetireGroup | act.ForgetMember,
+        action: act.RetireGroup | act.ForgetMember | act.DrainGroup | act.EndDrain,
         outcome: ApplyOutcome,
     ) -> None:
         """Nothing waits for it: what the controllers refuse is asked for again, or is well so."""
+        name = action.group or key.name
         try:
             if isinstance(action, act.RetireGroup):
-                await admin.retire(key.name, action.uid)
+                await admin.retire(name, action.uid)
+            elif isinstance(action, act.DrainGroup):
+                await admin.drain(name, action.uid)
+            elif isinstance(action, act.EndDrain):
+                await admin.end_drain(name)
             else:
-                await admin.forget_member(key.name, action.broker_id, action.incarnation)
+                await admin.forget_member(name, action.broker_id, action.incarnation)
         except AdminRefusedError as error:
-            _log.info("kept on record", **_facts(key, action), why=error)
+            _log.info("record not changed", **_facts(key, action), why=error)
             outcome.check_after_s = outcome.check_after_s or OFF_RECORD_AGAIN_S
         else:
-            _log.info("taken off record", **_facts(key, action))
+            _log.info("record changed", **_facts(key, action))
 
     async def retire_departed(self, key: Key) -> None:
         """Retires a group whose resource does not exist; see `departed`."""
@@ -259,13 +286,15 @@ class Applier:
     async def _disrupt(
         self,
         key: Key,
-        action: act.Elect | act.DeletePod | act.ScaleDown | act.DeleteStatefulSet,
+        action: act.Elect | act.ElectEach | act.DeletePod | act.ScaleDown | act.DeleteStatefulSet,
         admin: Admin,
     ) -> str:
         """Carries out a disruptive action; a text says why it was dropped instead."""
         match action:
-            case act.Elect(broker_id=broker_id, master_epoch=epoch):
-                await admin.elect(key.name, broker_id, epoch)
+            case act.Elect(broker_id=broker_id, master_epoch=epoch, group=group):
+                await admin.elect(group or key.name, broker_id, epoch)
+            case act.ElectEach(elections=elections):
+                return await elect_each(admin, elections)
             case act.DeletePod():
                 pod = await still_to_delete(
                     self._api, self._cache, admin, key.namespace, key.name, action
@@ -294,7 +323,8 @@ class Applier:
 
     async def _apply_object(
         self,
-        seen: BrokerObserved | ControllerObserved,
+        key: Key,
+        seen: Observed,
         action: act.ApplyObject,
         outcome: ApplyOutcome,
     ) -> None:
@@ -305,23 +335,25 @@ class Applier:
             if stranger is not None:
                 outcome.refusals += (stranger,)
                 return
-        elif not _owns(seen, manifest) and await self._is_leaving(seen):
+        elif not _owns(seen, manifest) and await self._is_leaving(key, seen):
             outcome.again = True
             return
+        if action.kept is not None:
+            await self._api.apply(kind, action.kept, manager=names.REPLICAS_FIELD_MANAGER)
         live = await self._api.apply(kind, manifest)
         # An apply that changed nothing must not start the next one: a field that the API server
         # writes in its own way would otherwise be applied for ever.
         if self._cache.put(kind, live):
             outcome.again = True
 
-    async def _is_leaving(self, seen: BrokerObserved | ControllerObserved) -> bool:
+    async def _is_leaving(self, key: Key, seen: Observed) -> bool:
         """Whether the resource is going, or gone, as the API server itself has it.
 
         Asked before an object is made its own again: a deletion that leaves the pods to somebody
         else (`--cascade=orphan`) cuts the references, and what had one again would be collected.
         """
-        kind = BROKER_GROUP if isinstance(seen, BrokerObserved) else CONTROLLER_GROUP
-        found = await live(self._api, self._cache, kind, seen.meta.namespace, seen.meta.name)
+        kind = BY_NAME[key.kind]
+        found = await live(self._api, self._cache, kind, key.namespace, key.name)
         if found is None or found["metadata"]["uid"] != seen.meta.uid:
             return True
         return found["metadata"].get("deletionTimestamp") is not None
@@ -352,9 +384,7 @@ class Applier:
         except (NotFound, Conflict):
             return  # it is gone, or another one has its name: the next look finds that one
 
-    async def _set_finalizer(
-        self, key: Key, seen: BrokerObserved | ControllerObserved, action: act.SetFinalizer
-    ) -> bool:
+    async def _set_finalizer(self, key: Key, seen: Observed, action: act.SetFinalizer) -> bool:
         """Writes finalizers; false says that they stay, since a watch is late.
 
         What a quorum's deletion waits for is read from the API server itself: a group that no watch
@@ -382,9 +412,7 @@ class Applier:
         patch = {"metadata": {"uid": action.uid, "labels": {label: text}}}
         return self._take(POD, await self._api.merge(POD, key.namespace, action.name, patch))
 
-    async def _write_status(
-        self, key: Key, seen: BrokerObserved | ControllerObserved, status: Body
-    ) -> bool:
+    async def _write_status(self, key: Key, seen: Observed, status: Body) -> bool:
         kind = BY_NAME[key.kind]
         body = {
             "apiVersion": kind.api_version,
@@ -406,7 +434,7 @@ class Applier:
         return before is not None and before != _of_others(kind, self._cache.get(kind, *name))
 
 
-def _owns(seen: BrokerObserved | ControllerObserved, manifest: Body) -> bool:
+def _owns(seen: Observed, manifest: Body) -> bool:
     found = seen.objects.get((manifest["kind"], manifest["metadata"]["name"]))
     owners = () if found is None else found["metadata"].get("ownerReferences") or ()
     return any(reference.get("uid") == seen.meta.uid for reference in owners)
@@ -424,16 +452,17 @@ def _of_others(kind: Kind, body: Body | None) -> Body | None:
     return {key: value for key, value in body.items() if key != "status"} | {"metadata": meta}
 
 
-def _refused_by_controllers(key: Key, error: AdminRefusedError) -> Refusal:
-    return Refusal("Declaration", key.name, taken=False, message=f"the controllers refuse: {error}")
+def _refused_by_controllers(key: Key, action: act.Action, error: AdminRefusedError) -> Refusal:
+    name = getattr(action, "group", "") or key.name
+    return Refusal("Declaration", name, taken=False, message=f"the controllers refuse: {error}")
 
 
 def _facts(key: Key, action: act.Action) -> dict[str, object]:
     facts: dict[str, object] = {"namespace": key.namespace, "name": key.name}
     facts["action"] = type(action).__name__
-    for field in ("broker_id", "master_epoch", "uid"):
+    for field in ("broker_id", "master_epoch", "uid", "group"):
         value = getattr(action, field, None)
-        if value is not None:
+        if value not in (None, ""):
             facts[field] = value
     pod = getattr(action, "name", None)
     if pod is not None:

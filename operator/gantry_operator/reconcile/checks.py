@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupView, QuorumView
+from gantry_protocol.admin_client.errors import AdminRefusedError
+from gantry_protocol.process import log
 
 from gantry_operator.api.kinds import POD
+from gantry_operator.plan.actions import Counted
 from gantry_operator.plan.observed import PodView, pod_view
 from gantry_operator.reconcile.reread import live
 
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
 
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache
-    from gantry_operator.plan.actions import DeletePod, ScaleDown
+    from gantry_operator.plan.actions import DeletePod, Elect, ScaleDown
+
+_log = log.get("checks")
 
 
 async def still_to_delete(
@@ -31,10 +36,9 @@ async def still_to_delete(
         quorum = await admin.view()
         if not isinstance(quorum, QuorumView) or quorum.term != action.term:
             return "the quorum changed its leader"
-    if action.master_epoch is not None:
-        changed = await _changed(admin, group, action.master_epoch, action.sync_state_set)
-        if changed:
-            return changed
+    changed = await _changed(admin, group, action)
+    if changed:
+        return changed
     body = await live(api, cache, POD, namespace, action.name)
     if body is None:
         return "the pod is gone"
@@ -50,17 +54,40 @@ async def still_to_delete(
 
 async def still_to_scale(admin: Admin, group: str, action: ScaleDown) -> str:
     """Empty, or why the StatefulSet is not to be scaled down any more."""
-    return await _changed(admin, group, action.master_epoch, action.sync_state_set)
+    return await _changed(admin, group, action)
 
 
-async def _changed(
-    admin: Admin, group: str, master_epoch: int, sync_state_set: tuple[int, ...]
-) -> str:
-    view = await admin.group(group)
-    if not isinstance(view, GroupView):
-        return "the controllers cannot be asked any more"
-    if view.master_epoch != master_epoch:
-        return f"the group is in epoch {view.master_epoch} now"
-    if not set(sync_state_set) <= set(view.sync_state_set):
-        return "a member left the sync-state set"
+async def elect_each(admin: Admin, elections: tuple[Elect, ...]) -> str:
+    """Asks for every election; empty, or why none was held.
+
+    One that is refused, since its shard has changed, keeps no other from being held: the next plan
+    starts from what is.
+
+    Raises:
+        QuorumUnreachableError: the controllers do not answer.
+    """
+    refused: list[str] = []
+    for election in elections:
+        try:
+            await admin.elect(election.group, election.broker_id, election.master_epoch)
+        except AdminRefusedError as error:
+            _log.info("election refused", group=election.group, why=error)
+            refused.append(f"{election.group}: {error}")
+    return refused[0] if len(refused) == len(elections) else ""
+
+
+async def _changed(admin: Admin, group: str, action: DeletePod | ScaleDown) -> str:
+    """Why what a decision counted on is not so any more; empty if it is."""
+    counted = action.shards
+    if action.master_epoch is not None:
+        counted = (Counted(group, action.master_epoch, action.sync_state_set),)
+    for one in counted:
+        view = await admin.group(one.group)
+        named = f" of {one.group}" if action.shards else ""
+        if not isinstance(view, GroupView):
+            return "the controllers cannot be asked any more"
+        if view.master_epoch != one.master_epoch:
+            return f"{one.group if named else 'the group'} is in epoch {view.master_epoch} now"
+        if not set(one.sync_state_set) <= set(view.sync_state_set):
+            return f"a member left the sync-state set{named}"
     return ""

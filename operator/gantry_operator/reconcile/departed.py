@@ -19,6 +19,8 @@ from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, STATEFULSE
 from gantry_operator.plan.deletion import has_departed
 
 if TYPE_CHECKING:
+    from gantry_protocol.admin_client.admin import Admin
+
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache, Key
     from gantry_operator.plan.observed import Body
@@ -38,21 +40,36 @@ async def retire(api: Api, cache: Cache, directory: Directory, key: Key) -> None
         if namespace != key.namespace:
             continue
         admin = directory.admin(namespace, controllers)
-        view = await admin.group(key.name)
-        if isinstance(view, Unreachable):
-            raise QuorumUnreachableError(view.reason)
-        if isinstance(view, NotDeclared) or view.uid is None or view.retired:
-            continue
-        owner = await _live(api, BROKER_GROUP, key.namespace, key.name)
-        pods = await _live(api, STATEFULSET, key.namespace, names.broker_statefulset(key.name))
-        if not has_departed(view, owner, pods):
-            continue
-        try:
-            await admin.retire(key.name, view.uid)
-        except AdminRefusedError as error:  # somebody else has taken it over since
-            _log.info("group kept", namespace=namespace, name=key.name, why=error)
-        else:
-            _log.info("group retired", namespace=namespace, name=key.name, uid=view.uid)
+        for group in _groups_of(directory, key):
+            await _retire(api, admin, key, group)
+
+
+def _groups_of(directory: Directory, key: Key) -> list[str]:
+    """The group of the resource's name, and those of its shards that the controllers have named."""
+    named = {
+        group
+        for namespace, group in directory.known_groups()
+        if namespace == key.namespace and names.resource_of(group) == key.name
+    }
+    return [key.name, *sorted(named - {key.name})]
+
+
+async def _retire(api: Api, admin: Admin, key: Key, group: str) -> None:
+    view = await admin.group(group)
+    if isinstance(view, Unreachable):
+        raise QuorumUnreachableError(view.reason)
+    if isinstance(view, NotDeclared) or view.uid is None or view.retired:
+        return
+    owner = await _live(api, BROKER_GROUP, key.namespace, key.name)
+    pods = await _live(api, STATEFULSET, key.namespace, names.broker_statefulset(key.name))
+    if not has_departed(view, owner, pods):
+        return
+    try:
+        await admin.retire(group, view.uid)
+    except AdminRefusedError as error:  # somebody else has taken it over since
+        _log.info("group kept", namespace=key.namespace, name=group, why=error)
+    else:
+        _log.info("group retired", namespace=key.namespace, name=group, uid=view.uid)
 
 
 async def _live(api: Api, kind: Kind, namespace: str, name: str) -> Body | None:

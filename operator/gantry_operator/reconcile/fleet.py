@@ -12,8 +12,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, POD, STATEFULSET
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    CONTROLLER_GROUP,
+    CUSTOM,
+    DEPLOYMENT,
+    FRONT_GROUP,
+    POD,
+    STATEFULSET,
+)
 from gantry_operator.cache import Cache, Key
+from gantry_operator.plan.front_steps import rolled_out
 from gantry_operator.plan.objects import container
 from gantry_operator.plan.observed import pod_view
 from gantry_operator.plan.turns import ImageWait, Line, Place, line_up
@@ -29,6 +38,12 @@ LOOK_S = 5.0
 GIVEN_S = 60.0
 """How long a turn that was given and not used keeps the next from being given."""
 NOBODY = Line(under_way=(), waiting=(), turns=0)
+_WORKLOADS = {
+    CONTROLLER_GROUP.kind: (STATEFULSET, names.CONTROLLER, names.controller_statefulset),
+    BROKER_GROUP.kind: (STATEFULSET, names.BROKER, names.broker_statefulset),
+    FRONT_GROUP.kind: (DEPLOYMENT, names.FRONT, names.front_deployment),
+}
+"""By kind of resource: what runs its pods, their container, and the name of the former."""
 
 
 class Fleet:
@@ -87,7 +102,7 @@ class Fleet:
         return self._line
 
     def _places(self) -> Iterator[Place]:
-        for kind in (CONTROLLER_GROUP, BROKER_GROUP):
+        for kind in CUSTOM:
             for namespace, name in self._cache.names(kind):
                 body = self._cache.get(kind, namespace, name)
                 if body is None:
@@ -97,26 +112,21 @@ class Fleet:
                     yield place
 
     def _place(self, key: Key, body: Body) -> Place | None:
-        """A group's place; None if it has an image of its own, or no StatefulSet yet."""
+        """A group's place; None if it has an image of its own, or nothing runs its pods yet."""
         spec = body.get("spec") or {}
         if spec.get("image"):
             return None
-        of_brokers = key.kind == BROKER_GROUP.kind
-        component = names.BROKER if of_brokers else names.CONTROLLER
-        statefulset = self._cache.get(
-            STATEFULSET,
-            key.namespace,
-            (names.broker_statefulset if of_brokers else names.controller_statefulset)(key.name),
-        )
-        ours = None if statefulset is None else container(statefulset, component)
+        kind, component, name = _WORKLOADS[key.kind]
+        found = self._cache.get(kind, key.namespace, name(key.name))
+        ours = None if found is None else container(found, component)
         image = None if ours is None else ours.get("image")
-        if statefulset is None or image is None:
+        if found is None or image is None:
             return None
         deleting = body["metadata"].get("deletionTimestamp") is not None
         return Place(
             *key,
             image=image,
-            well=self._is_well(key, statefulset),
+            well=rolled_out(found) if kind is DEPLOYMENT else self._is_well(key, found),
             rolls=not spec.get("paused") and not deleting,
             usable=_is_usable(body),
         )

@@ -6,32 +6,48 @@ server's failure to say whether a Secret exists ends an observation: it would be
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gantry_protocol.admin_client.outcomes import Unreachable
 from pydantic import ValidationError
 
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, OWNED, POD
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    CONTROLLER_GROUP,
+    CUSTOM,
+    FRONT_GROUP,
+    OWNED,
+    POD,
+    Kind,
+)
 from gantry_operator.cache import Cache, Key, reference
 from gantry_operator.models import (
     BrokerGroup,
     BrokerGroupStatus,
     ControllerGroup,
     ControllerGroupStatus,
+    FrontGroup,
+    FrontGroupStatus,
     InvalidSpecError,
 )
-from gantry_operator.models.base import Metadata, Model
+from gantry_operator.models.base import Metadata, Model, Resource
 from gantry_operator.plan.observed import (
     Body,
     BrokerObserved,
     ClaimView,
     ControllerObserved,
+    FrontObserved,
     ObjectKey,
+    Observed,
     PodView,
     Refusal,
+    ShardView,
+    hosted_shards,
     pod_view,
 )
+from gantry_operator.plan.shards import view_of_all
 
 if TYPE_CHECKING:
     from gantry_operator.quorums.directory import Directory
@@ -39,7 +55,9 @@ if TYPE_CHECKING:
     from gantry_operator.reconcile.fleet import Fleet
     from gantry_operator.reconcile.quorum_secrets import Secrets
 
+ASK_AT_ONCE = 10  # shards
 ModelT = TypeVar("ModelT", bound=Model)
+ResourceT = TypeVar("ResourceT", bound=Resource)
 Refusals = dict[Key, tuple[Refusal, ...]]
 
 
@@ -76,9 +94,9 @@ class Observer:
         self._operator_namespace = operator_namespace
         self.refusals: Refusals = {}
 
-    async def observe(self, key: Key) -> BrokerObserved | ControllerObserved | None:
+    async def observe(self, key: Key) -> Observed | None:
         """The observation of a resource now; None if it does not exist."""
-        kind = BROKER_GROUP if key.kind == BROKER_GROUP.kind else CONTROLLER_GROUP
+        (kind,) = (kind for kind in CUSTOM if kind.kind == key.kind)
         body = self._cache.get(kind, key.namespace, key.name)
         if body is None:
             self.refusals.pop(key, None)
@@ -87,17 +105,18 @@ class Observer:
             return None
         if kind is BROKER_GROUP:
             return await self._broker(key, body)
+        if kind is FRONT_GROUP:
+            return await self._front(key, body)
         return await self._controller(key, body)
 
     async def _broker(self, key: Key, body: Body) -> BrokerObserved:
-        group: BrokerGroup | None = None
-        invalid = ""
-        try:
-            group = BrokerGroup.parse(_without_status(body))
-        except InvalidSpecError as error:
-            invalid = str(error)
+        group, invalid = _parse(BrokerGroup, body)
         referred = reference(body)
         image, image_wait = self._fleet.image_of(key, body)
+        objects = self._objects(key)
+        count = max(self._retired_shards(key, body), _shard_count(key, body, objects))
+        shards = await self._shards(key, referred, count)
+        view = view_of_all(shards) if shards else await self._view(key, referred, key.name)
         return BrokerObserved(
             meta=Metadata.model_validate(body["metadata"]),
             group=group,
@@ -106,27 +125,109 @@ class Observer:
             live_status=body.get("status"),
             controllers=self._controllers(key.namespace, referred),
             controllers_exist=self._serves_again(key.namespace, referred),
-            objects=self._objects(key),
+            objects=objects,
             pods=self._pods(key),
-            view=await self._view(key, referred),
+            view=view,
+            shards=shards,
             image=image,
             image_wait=image_wait,
             refusals=self.refusals.get(key, ()),
             directory_tiers=self._directory_tiers,
+            fronts=bool(self._referring(FRONT_GROUP, key.namespace, referred)),
+            neighbours=self._has_neighbours(key, referred),
         )
 
-    async def _view(self, key: Key, reference: str) -> Any:
+    async def _front(self, key: Key, body: Body) -> FrontObserved:
+        group, invalid = _parse(FrontGroup, body)
+        cluster = reference(body)
+        view: Any = Unreachable(f"There is no ControllerGroup {cluster}.")
+        if self._exists(key.namespace, cluster):
+            view = await self._directory.admin(key.namespace, cluster).fronts()
+        image, image_wait = self._fleet.image_of(key, body)
+        first = min(self._referring(FRONT_GROUP, key.namespace, cluster), key=_age)
+        brokers = self._referring(BROKER_GROUP, key.namespace, cluster)
+        return FrontObserved(
+            meta=Metadata.model_validate(body["metadata"]),
+            group=group,
+            invalid=invalid,
+            previous=_read(FrontGroupStatus, body.get("status")),
+            live_status=body.get("status"),
+            cluster=cluster,
+            controllers=self._controllers(key.namespace, cluster),
+            controllers_exist=self._serves_again(key.namespace, cluster),
+            before="" if first["metadata"]["name"] == key.name else first["metadata"]["name"],
+            broker_groups=tuple(
+                sorted(
+                    name
+                    for found in brokers
+                    if found["metadata"].get("deletionTimestamp") is None
+                    for name in _groups_of(found)
+                )
+            ),
+            objects=self._objects(key),
+            pods=self._pods(key),
+            view=view,
+            image=image,
+            image_wait=image_wait,
+            refusals=self.refusals.get(key, ()),
+        )
+
+    def _referring(self, kind: Kind, namespace: str, quorum: str) -> list[Body]:
+        """The resources of a kind that name a ControllerGroup."""
+        bodies = (
+            self._cache.get(kind, *name) for name in self._cache.names(kind) if name[0] == namespace
+        )
+        return [body for body in bodies if body is not None and reference(body) == quorum]
+
+    def _has_neighbours(self, key: Key, quorum: str) -> bool:
+        """Whether other broker groups refer to the same quorum and stay."""
+        others = (
+            self._cache.get(BROKER_GROUP, namespace, name)
+            for namespace, name in self._cache.names(BROKER_GROUP)
+            if namespace == key.namespace and name != key.name
+        )
+        return any(
+            body["metadata"].get("deletionTimestamp") is None and reference(body) == quorum
+            for body in others
+            if body is not None
+        )
+
+    async def _view(self, key: Key, reference: str, name: str) -> Any:
         if not self._exists(key.namespace, reference):
             return Unreachable(f"There is no ControllerGroup {reference}.")
-        return await self._directory.admin(key.namespace, reference).group(key.name)
+        return await self._directory.admin(key.namespace, reference).group(name)
+
+    def _retired_shards(self, key: Key, body: Body) -> int:
+        """The number of shards that there ever were, where the controllers are to forget them."""
+        finalizers = body["metadata"].get("finalizers") or ()
+        going = body["metadata"].get("deletionTimestamp") is not None
+        if not going or names.FINALIZER not in finalizers or "shards" not in body.get("spec", {}):
+            return 0
+        indices = [
+            names.shard_index(group)
+            for namespace, group in self._directory.known_groups()
+            if namespace == key.namespace
+            and group != key.name
+            and names.resource_of(group) == key.name
+        ]
+        return min(max(indices, default=-1) + 1, names.MAX_SHARDS)
+
+    async def _shards(self, key: Key, reference: str, count: int) -> tuple[ShardView, ...]:
+        """The controllers' word on each shard, asked for a few at a time."""
+        wanted = [names.shard(key.name, index) for index in range(count)]
+        found: list[ShardView] = []
+        for first in range(0, count, ASK_AT_ONCE):
+            some = wanted[first : first + ASK_AT_ONCE]
+            views = await asyncio.gather(*(self._view(key, reference, name) for name in some))
+            found += map(ShardView, some, views)
+            if any(isinstance(view, Unreachable) for view in views):
+                # Who does not answer is not asked again for each shard.
+                found += (ShardView(name, views[-1]) for name in wanted[len(found) :])
+                break
+        return tuple(found)
 
     async def _controller(self, key: Key, body: Body) -> ControllerObserved:
-        group: ControllerGroup | None = None
-        invalid = ""
-        try:
-            group = ControllerGroup.parse(_without_status(body))
-        except InvalidSpecError as error:
-            invalid = str(error)
+        group, invalid = _parse(ControllerGroup, body)
         missing_secrets = await self._secrets.missing(key.namespace, key.name)
         pods, objects = self._pods(key), self._objects(key)
         quorum: Any = Unreachable("There are no controllers yet.")
@@ -194,12 +295,7 @@ class Observer:
 
     def _controllers(self, namespace: str, name: str) -> ControllerGroup | None:
         body = self._cache.get(CONTROLLER_GROUP, namespace, name)
-        if body is None:
-            return None
-        try:
-            return ControllerGroup.parse(_without_status(body))
-        except InvalidSpecError:
-            return None
+        return None if body is None else _parse(ControllerGroup, body)[0]
 
     def _objects(self, key: Key) -> dict[ObjectKey, Body]:
         return {
@@ -216,9 +312,34 @@ class Observer:
         )
 
 
-def _without_status(body: Body) -> Body:
-    """The wish alone: a status from another version must not make the spec invalid."""
-    return {key: value for key, value in body.items() if key != "status"}
+def _shard_count(key: Key, body: Body, objects: dict[ObjectKey, Body]) -> int:
+    """The number of shards that are wished or hosted; 0 for a group without a number of them."""
+    wished = (body.get("spec") or {}).get("shards")
+    hosted = hosted_shards(objects.get(("StatefulSet", names.broker_statefulset(key.name))))
+    counts = [count for count in (wished, hosted) if isinstance(count, int)]
+    return min(max(counts, default=0), names.MAX_SHARDS)
+
+
+def _parse(model: type[ResourceT], body: Body) -> tuple[ResourceT | None, str]:
+    """A resource, or why it is invalid; a status from another version does not make it so."""
+    try:
+        return model.parse({key: value for key, value in body.items() if key != "status"}), ""
+    except InvalidSpecError as error:
+        return None, str(error)
+
+
+def _groups_of(body: Body) -> list[str]:
+    """Names of the broker groups that a BrokerGroup wishes for."""
+    name, shards = body["metadata"]["name"], (body.get("spec") or {}).get("shards")
+    if not isinstance(shards, int):
+        return [name]
+    return [names.shard(name, index) for index in range(min(shards, names.MAX_SHARDS))]
+
+
+def _age(body: Body) -> tuple[str, str]:
+    """What is there first comes first; of two of one second, by name."""
+    meta = body["metadata"]
+    return meta.get("creationTimestamp") or "", meta["name"]
 
 
 def _read(model: type[ModelT], status: Any) -> ModelT | None:

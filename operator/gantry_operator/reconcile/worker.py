@@ -16,10 +16,10 @@ from gantry_protocol.admin_client.errors import AdminError
 from gantry_protocol.process import log
 
 from gantry_operator.api.errors import ApiError, Ending, TooManyRequests
-from gantry_operator.api.kinds import BROKER_GROUP
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROUP
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import WriteStatus
-from gantry_operator.plan.observed import BrokerObserved
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, FrontObserved
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.reconcile.apply import Applier, ApplyOutcome
 from gantry_operator.reconcile.repeats import LIMIT, Repeats, describe
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gantry_operator.cache import Key
     from gantry_operator.metrics import Metrics
     from gantry_operator.plan.actions import Action
-    from gantry_operator.plan.observed import ControllerObserved
+    from gantry_operator.plan.observed import Observed
     from gantry_operator.quorums.directory import Directory, Spawn
     from gantry_operator.reconcile.observe import Observer
     from gantry_operator.workqueue import WorkQueue
@@ -115,7 +115,7 @@ class Reconciler:
             if key.kind == BROKER_GROUP.kind and self._leads():
                 await self._applier.retire_departed(key)
             return ApplyOutcome()
-        if not isinstance(seen, BrokerObserved):
+        if isinstance(seen, ControllerObserved):
             self._directory.follow(key.namespace, key.name, self._spawn)
         actions, leads = plan(seen, self._clock()), self._leads()
         if not leads:
@@ -126,18 +126,25 @@ class Reconciler:
         outcome = await self._applier.apply(key, seen, actions)
         if not outcome.refusals and not outcome.failure:
             await self._slow_down(key, seen, actions, outcome)
-        if leads and isinstance(seen, BrokerObserved):
-            written = [action.status for action in actions if isinstance(action, WriteStatus)]
-            self._metrics.note_group(key, written[-1] if written else seen.live_status or {})
+        if leads:
+            self._measure(key, seen, actions)
         if outcome.disruption:
             self._metrics.disruptions.labels(key.kind, outcome.disruption).inc()
         self._remember(key, outcome)
         return outcome
 
+    def _measure(self, key: Key, seen: Observed, actions: list[Action]) -> None:
+        written = [action.status for action in actions if isinstance(action, WriteStatus)]
+        status = written[-1] if written else seen.live_status or {}
+        if isinstance(seen, BrokerObserved):
+            self._metrics.note_group(key, status)
+        elif isinstance(seen, FrontObserved):
+            self._metrics.note_fronts(key, status)
+
     async def _slow_down(
         self,
         key: Key,
-        seen: BrokerObserved | ControllerObserved,
+        seen: Observed,
         plan: list[Action],
         outcome: ApplyOutcome,
     ) -> None:
@@ -190,7 +197,9 @@ class Reconciler:
         self._repeats.forget(key)
         if key.kind == BROKER_GROUP.kind:
             self._metrics.drop_group(key)
-        else:
+        elif key.kind == FRONT_GROUP.kind:
+            self._metrics.drop_fronts(key)
+        elif key.kind == CONTROLLER_GROUP.kind:
             self._directory.drop(key.namespace, key.name)
 
 

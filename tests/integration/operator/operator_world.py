@@ -118,6 +118,14 @@ class World:
         found = {pod["metadata"]["labels"]["controller-revision-hash"] for pod in pods}
         return found, live["status"]["updateRevision"]
 
+    def unready(self, *pods: str) -> None:
+        """These pods, and no others, are not Ready."""
+        kubelet = self.cluster.kubelet
+        changed = kubelet.unready ^ set(pods)
+        kubelet.unready = set(pods)
+        for name in changed:
+            kubelet.reconcile((self.namespace, name))
+
     # Time
 
     async def until(self, check: Callable[[], object], what: str = "") -> None:

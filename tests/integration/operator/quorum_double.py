@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 from gantry_local.apiserver.store import Event
 from gantry_operator import names
+from gantry_operator.plan.observed import pod_view
 from support.pretend_cluster import PretendCluster
 
 Json = dict[str, Any]
+
+
+def _shard(group: str) -> str:
+    """The name of a shard; empty for a group that is none."""
+    return "" if names.resource_of(group) == group else group
 
 
 class FakeQuorum:
@@ -26,7 +34,10 @@ class FakeQuorum:
         self._runner: web.AppRunner | None = None
         self.port = 0
         self.groups: dict[str, Json] = {}
-        self.lagging: set[str] = set()  # pods that are not in sync
+        self.fronts: Json | None = None
+        self.on_fronts: Callable[[], None] = lambda: None  # before clients are led elsewhere
+        self.lagging: set[str] = set()  # pods that are not in sync, or "pod of shard"
+        self.unread: dict[str, int] = {}  # messages that keep a drain waiting, by group
         self._lost: set[str] = set()
         self.log: list[str] = []  # what the operator asked for, in order
         self.leaderless = False
@@ -47,7 +58,7 @@ class FakeQuorum:
             pods.pop(meta["name"], None)
         else:
             pods[meta["name"]] = event.record.obj
-        self._changed.add(group[1])
+        self._changed |= {name for name in self.groups if names.resource_of(name) == group[1]}
 
     async def __aenter__(self) -> FakeQuorum:
         app = web.Application()
@@ -69,7 +80,8 @@ class FakeQuorum:
     def view(self, name: str) -> Json:
         """The group as it is now; elects if that is needed."""
         group = self.groups[name]
-        members = [self._member(pod) for pod in self.pods(names.BROKER, name)]
+        pods = self.pods(names.BROKER, names.resource_of(name))
+        members = [self._member(pod, name) for pod in pods if pod_view(pod).hosts(_shard(name))]
         members += group.get("gone", ())
         in_sync = [m["brokerId"] for m in members if m["alive"] and m["inSync"]]
         if group["masterBrokerId"] not in in_sync:
@@ -78,18 +90,23 @@ class FakeQuorum:
                 group["masterEpoch"] += 1
         return group | {"members": members, "syncStateSet": in_sync, "syncStateSetEpoch": 1}
 
-    def _member(self, pod: Json) -> Json:
+    def _member(self, pod: Json, group: str) -> Json:
         conditions = pod.get("status", {}).get("conditions", ())
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
         name = pod["metadata"]["name"]
+        drain = None
+        if self.groups[group].get("drainBeganMs") is not None:
+            unread = self.unread.get(group, 0)
+            drain = {"done": not unread, "unread": unread, "parked": 0, "transactions": 0}
         return {
+            "drain": drain,
             "brokerId": (names.ordinal(name) or 0) + 1,
             "address": f"{pod['status'].get('podIP', '0.0.0.0')}:10911" if "status" in pod else "",
             "podUid": pod["metadata"]["uid"],
             "alive": ready
             and name not in self._lost
             and "deletionTimestamp" not in pod["metadata"],
-            "inSync": name not in self.lagging,
+            "inSync": self.lagging.isdisjoint((name, f"{name} of {group}")),
         }
 
     def lose(self, group: str, *pods: str) -> None:
@@ -105,7 +122,11 @@ class FakeQuorum:
             return web.json_response(answer, status=421)
         data = await request.read()
         body: Json = json.loads(data) if data else {}
-        path = request.match_info["path"].split("/")
+        return await self._answer(request, request.match_info["path"].split("/"), body)
+
+    async def _answer(
+        self, request: web.Request, path: list[str], body: Json
+    ) -> web.StreamResponse:
         match request.method, path:
             case "GET", ["quorum"]:
                 return web.json_response(self._quorum())
@@ -126,6 +147,12 @@ class FakeQuorum:
                 self.groups[name]["retired"] = True
                 self.log.append(f"retire {name} {body['uid']}")
                 return web.json_response(self.view(name))
+            case (("PUT" | "DELETE"), ["groups", _, name, "drain"]):
+                began = int(time.time() * 1000) if request.method == "PUT" else None
+                self.groups[name]["drainBeganMs"] = began
+                self._changed.add(name)
+                self.log.append(f"{'drain' if began else 'end drain of'} {name}")
+                return web.json_response(self.view(name))
             case "POST", ["groups", _, name, "forget"]:
                 gone = self.groups[name].get("gone", [])
                 self.groups[name]["gone"] = [m for m in gone if m["brokerId"] != body["brokerId"]]
@@ -134,13 +161,34 @@ class FakeQuorum:
                 return web.json_response(self.view(name))
             case "POST", ["groups", _, name, "elect"]:
                 return self._elect(name, body)
+            case _, ["clusters", _, "fronts", *name]:
+                return self._lead(request.method, "".join(name), body)
         return web.json_response({"error": "UNKNOWN", "message": request.path}, status=400)
 
     def _declare(self, cluster: str, name: str, wish: Json) -> None:
         old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})
         self.groups[name] = old | wish | {"cluster": cluster, "name": name, "retired": False}
+        self.groups[name]["hasOthers"] = True
         self._changed.add(name)
         self.log.append(f"declare {name} {wish['replicas']} {wish['minInSyncReplicas']}")
+
+    def _lead(self, method: str, name: str, body: Json) -> web.Response:
+        """Where clients are led, of the one cluster that there is."""
+        if method != "GET":
+            self.on_fronts()
+        if method == "PUT":
+            if self.fronts is not None and self.fronts["name"] != name:
+                return web.json_response({"error": "TAKEN", "message": "others"}, status=409)
+            self.fronts = body | {"name": name}
+            facts = (body["address"], body["firstPort"], body["ports"])
+            self.log.append(f"declare fronts {name} {' '.join(map(str, facts))}")
+        elif method == "DELETE" and self.fronts is not None and self.fronts["name"] == name:
+            self.fronts = None
+            self.log.append(f"remove fronts {name}")
+        groups = [name for name, group in sorted(self.groups.items()) if not group.get("retired")]
+        told = [{"group": name, "index": index} for index, name in enumerate(groups)]
+        declared = [] if self.fronts is None else [self.fronts]
+        return web.json_response({"fronts": declared, "groups": told})
 
     def _elect(self, name: str, body: Json) -> web.Response:
         view = self.view(name)

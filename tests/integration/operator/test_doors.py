@@ -105,7 +105,7 @@ async def test_an_operator_that_brings_doors_gives_them_with_the_next_image(
     """The old ones know none: neither that of a group in line nor one that a spec names."""
     groups = ("orders", "payments")
     with monkeypatch.context() as before:
-        before.setattr(broker, "_knows_doors", lambda *_: False)
+        before.setattr(broker, "_knows", lambda *_: False)
         async with world.operator():
             world.example("controllergroup.yaml")
             for name in groups:

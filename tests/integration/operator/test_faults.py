@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from gantry_operator.resync import WatchFrozenError
 from gantry_operator.settings import OperatorSettings
 from gantry_operator.shell import WatchEndedError
 from gantry_protocol.errors import ConfigError, PortInUseError
-from integration.operator.operator_world import World
+from integration.operator.operator_world import ROOT, World
 from support.api_faults import Rule
 from support.patience import PATIENCE_S
 
@@ -266,6 +267,37 @@ async def test_probes_and_metrics(world: World) -> None:
         assert 'gantry_group_available{group="orders",namespace="default"} 1.0' in metrics
         assert 'gantry_group_in_sync_replicas{group="orders",namespace="default"} 3.0' in metrics
         assert "gantry_operator_leading 1.0" in metrics
+
+
+async def test_an_operator_whose_definitions_are_missing_is_not_ready(world: World) -> None:
+    """An upgrade that forgot one stops there, and the operator before it goes on."""
+    (port,) = free_ports(1)
+    name = "frontgroups.mq.gantry.dev"
+    world.cluster.registry.delete(
+        world.cluster.registry.catalogue.type("apiextensions.k8s.io", "customresourcedefinitions"),
+        "",
+        name,
+        DeleteOptions(),
+    )
+    said = ""
+    async with world.operator(http_port=port), aiohttp.ClientSession() as session:
+
+        async def ready() -> bool:
+            nonlocal said
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as response:
+                    said = await response.text()
+                    return response.status == 200
+            return False
+
+        async with asyncio.timeout(PATIENCE_S):
+            while "starting" not in said:
+                assert not await ready()
+        world.cluster.load(ROOT / "crds" / "mq.gantry.dev_frontgroups.yaml")
+        async with asyncio.timeout(PATIENCE_S):
+            while not await ready():
+                await asyncio.sleep(0.05)
+        await world.up()
 
 
 async def test_events_are_not_repeated_by_a_new_process(world: World) -> None:

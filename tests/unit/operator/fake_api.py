@@ -6,6 +6,7 @@ import copy
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from gantry_operator import names
 from gantry_operator.api.errors import AlreadyExists, ApiError, Conflict, NotFound
 from gantry_operator.api.kinds import Kind
 from gantry_operator.api.protocol import Api
@@ -101,9 +102,10 @@ class FakeApi:
         self._check(self._get(kind, meta["namespace"], meta["name"]), meta)
         return self._store(kind, body)
 
-    async def apply(self, kind: Kind, body: Body) -> Body:
+    async def apply(self, kind: Kind, body: Body, manager: str = names.FIELD_MANAGER) -> Body:
         meta = body["metadata"]
-        self._enter("apply", kind, meta["name"])
+        others = "" if manager == names.FIELD_MANAGER else f" as {manager}"
+        self._enter("apply", kind, meta["name"] + others)
         old = self.objects.get((kind.kind, meta["namespace"], meta["name"]))
         kept = {"uid": old["metadata"]["uid"]} if old else {}
         return self._store(kind, body | {"metadata": kept | meta})

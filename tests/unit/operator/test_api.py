@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 from aiohttp import web
+from gantry_operator.api import kube
 from gantry_operator.api.credentials import Credentials
 from gantry_operator.api.errors import (
     AlreadyExists,
@@ -37,6 +40,8 @@ class Server:
         self.replies: list[Reply] = [lambda _r, _b: web.json_response({})]
         self.seen: list[tuple[str, str, dict[str, str], str, Any, str]] = []
         self.url = ""
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     def say(self, *bodies: Any, status: int = 200, **headers: str) -> None:
         def reply(body: Any) -> Reply:
@@ -56,6 +61,7 @@ class Server:
                 request.headers.get("Authorization", ""),
             )
         )
+        await self.answers.wait()
         reply = self.replies[0] if len(self.replies) == 1 else self.replies.pop(0)
         return reply(request, data)
 
@@ -105,6 +111,17 @@ async def test_a_live_read(server: Server, api: KubeApi) -> None:
     method, path, _, _, _, authorization = server.seen[0]
     assert (method, path) == ("GET", "/api/v1/namespaces/mq/pods/a-0")
     assert authorization == "Bearer one"
+
+
+async def test_a_server_that_does_not_answer_in_time_is_unavailable(
+    server: Server, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
+    server.answers.clear()
+    with pytest.raises(Unavailable, match="had no answer within") as caught:
+        await api.get(POD, "mq", "a-0")
+    assert caught.value.status == 0
+    server.answers.set()
 
 
 async def test_apply_is_forced_under_our_name(server: Server, api: KubeApi) -> None:

@@ -21,6 +21,7 @@ from gantry_operator.builders import broker_objects
 from gantry_operator.cache import Cache, Key
 from gantry_operator.plan import actions as act
 from gantry_operator.reconcile.apply import OFF_RECORD_AGAIN_S, Applier, ApplyOutcome
+from gantry_operator.reconcile.events import MAX_NOTE
 from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_protocol.admin import GroupDeclaration
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
@@ -471,6 +472,13 @@ async def test_a_lost_event_loses_nothing_else(world: World) -> None:
     world.api.refuse("create", EVENT, Unavailable(503, "ServerError", "down"))
     outcome = await world.apply(event(), act.CheckAgain(after_s=2.0))
     assert outcome.check_after_s == 2.0
+    assert outcome.failure is None, "nothing is tried again for words"
+
+
+async def test_an_event_says_no_more_than_fits(world: World) -> None:
+    await world.apply(event("x" * 5000))
+    (posted,) = [body for (kind, _, _), body in world.api.objects.items() if kind == "Event"]
+    assert posted["message"] == "x" * MAX_NOTE
 
 
 # What an answer brings besides our own change
@@ -508,3 +516,77 @@ async def test_who_the_controllers_keep_on_record_is_asked_for_again(
     outcome = await world.apply(action)
     assert (outcome.failure, outcome.refusals) == (None, ())
     assert outcome.check_after_s == OFF_RECORD_AGAIN_S
+
+
+# Shards
+
+
+async def test_what_is_about_a_shard_is_told_by_its_name(world: World) -> None:
+    shard = "orders_1"
+    await world.apply(
+        act.Declare(declaration=WISH, group=shard),
+        act.ReportGone(pod_uid="p", group=shard),
+        act.DrainGroup(uid="u", group=shard),
+        act.RetireGroup(uid="u", group=shard),
+        act.EndDrain(group=shard),
+        act.ForgetMember(broker_id=2, incarnation="i", group=shard),
+        act.ForgetGroup(uid="u", group=shard),
+        act.Elect(broker_id=2, master_epoch=4, group=shard),
+    )
+    assert {" ".join(one.split()[:2]) for one in world.admin.asked} == {
+        f"{verb} {shard}"
+        for verb in (
+            *("declare", "gone", "drain", "end-drain", "retire"),
+            *("forget-member", "forget", "elect"),
+        )
+    }
+
+
+ELECTIONS = act.ElectEach(
+    elections=tuple(
+        act.Elect(broker_id=n + 1, master_epoch=4 + n, group=f"orders_{n}") for n in range(2)
+    )
+)
+
+
+async def test_all_elections_of_a_step_are_held(world: World) -> None:
+    outcome = await world.apply(ELECTIONS)
+    assert world.admin.asked == ["elect orders_0 1 4", "elect orders_1 2 5"]
+    assert outcome.disruption == "ElectEach"
+
+
+async def test_a_refused_election_keeps_no_other_from_being_held(world: World) -> None:
+    world.admin.failure["elect orders_0"] = AdminRefusedError(409, "EPOCH", "changed")
+    outcome = await world.apply(ELECTIONS)
+    assert world.admin.asked[-1] == "elect orders_1 2 5"
+    assert outcome.disruption == "ElectEach"
+    world.admin.failure["elect"] = AdminRefusedError(409, "EPOCH", "changed")
+    outcome = await world.apply(ELECTIONS)
+    assert (outcome.disruption, outcome.dropped) == ("", "orders_0: EPOCH: changed")
+
+
+COUNTED = act.DeletePod(
+    name="orders-broker-2",
+    uid="uid-2",
+    shards=tuple(act.Counted(f"orders_{n}", 4, (1, 2, 3)) for n in range(2)),
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        (view(master_epoch=5), "orders_1 is in epoch 5 now"),
+        (view(sync_state_set=[1, 2]), "a member left the sync-state set of orders_1"),
+        (Unreachable("down"), "the controllers cannot be asked any more"),
+    ],
+)
+async def test_a_pod_stays_if_any_of_its_shards_has_changed(
+    world: World, known: Any, why: str
+) -> None:
+    world.pod()
+    world.admin.shards = {"orders_1": known}
+    assert (await world.apply(COUNTED)).dropped == why
+    assert world.api.find(POD, "orders-broker-2") is not None
+    world.admin.shards = {}
+    assert (await world.apply(COUNTED)).disruption == "DeletePod"
+    assert {"group orders_0", "group orders_1"} <= set(world.admin.asked)

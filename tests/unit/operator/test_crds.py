@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 from gantry_local.apiserver import crds as local_crds
-from gantry_operator.models import BrokerGroup, ControllerGroup, generate, schema
+from gantry_operator.models import generate, schema
 from gantry_operator.models.base import Resource
 from pydantic import Field
 from unit.operator import structural
@@ -18,6 +18,8 @@ from unit.operator import structural
 ROOT = Path(__file__).parents[3]
 MAX_BYTES = 200_000
 CRDS = generate.manifests()
+MODELS = {kind.model.__name__: kind.model for kind in generate.KINDS}
+KINDS = sorted(MODELS)
 
 
 def open_api(kind: str) -> dict[str, Any]:
@@ -55,19 +57,19 @@ def test_there_are_no_other_files() -> None:
     assert {path.name for path in (ROOT / "crds").iterdir()} == set(CRDS)
 
 
-@pytest.mark.parametrize("kind", ["BrokerGroup", "ControllerGroup"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_schemas_are_structural(kind: str) -> None:
     assert list(structural.breaches(open_api(kind))) == []
 
 
-@pytest.mark.parametrize("kind", ["BrokerGroup", "ControllerGroup"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_described(kind: str) -> None:
     fields = dict(structural.properties(open_api(kind)))
     fields.pop("$.metadata")
     assert [path for path, node in fields.items() if len(node.get("description", "")) < 10] == []
 
 
-@pytest.mark.parametrize("kind", ["BrokerGroup", "ControllerGroup"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_spec_fields_with_a_default_say_so(kind: str) -> None:
     fields = structural.properties(open_api(kind)["properties"]["spec"])
     silent = [
@@ -90,7 +92,7 @@ def test_plain_apply_can_install_them(name: str) -> None:
     assert len((ROOT / "crds" / name).read_bytes()) < MAX_BYTES
 
 
-DETAILS = ("Progressing", "Tier")
+DETAILS = ("Progressing", "Shards", "Tier")
 
 
 @pytest.mark.parametrize(
@@ -98,9 +100,17 @@ DETAILS = ("Progressing", "Tier")
     [
         (
             "BrokerGroup",
-            ["Master", "Epoch", "InSync", "Ready", "Available", "Accepted", *DETAILS, "Age"],
+            [
+                *("Master", "Epoch", "InSync", "Ready", "Available", "Accepted", "Drain"),
+                *DETAILS,
+                "Age",
+            ],
         ),
         ("ControllerGroup", ["Leader", "Ready", "Available", "Accepted", "Progressing", "Age"]),
+        (
+            "FrontGroup",
+            ["Address", "Groups", "Ready", "Available", "Accepted", "Progressing", "Age"],
+        ),
     ],
 )
 def test_kubectl_get_shows(kind: str, columns: list[str]) -> None:
@@ -110,21 +120,22 @@ def test_kubectl_get_shows(kind: str, columns: list[str]) -> None:
     assert "status" in version["subresources"]
 
 
-def test_broker_groups_scale() -> None:
-    version = CRDS["mq.gantry.dev_brokergroups.yaml"]["spec"]["versions"][0]
+@pytest.mark.parametrize("plural", ["brokergroups", "frontgroups"])
+def test_groups_scale(plural: str) -> None:
+    version = CRDS[f"mq.gantry.dev_{plural}.yaml"]["spec"]["versions"][0]
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"
 
 
 def test_what_nobody_has_looked_at_is_not_current() -> None:
     """By the rules of kstatus, which Flux waits by: another generation was observed."""
-    for kind in ("BrokerGroup", "ControllerGroup"):
+    for kind in KINDS:
         status = open_api(kind)["properties"]["status"]
         assert status["default"] == {"observedGeneration": -1}
         jsonschema.validate(status["default"], status)
 
 
 def test_nothing_in_status_is_required() -> None:
-    for kind in ("BrokerGroup", "ControllerGroup"):
+    for kind in KINDS:
         assert "required" not in open_api(kind)["properties"]["status"]
 
 
@@ -135,9 +146,8 @@ def test_examples_are_valid_and_short(path: Path) -> None:
     assert documents
     for body in documents:
         jsonschema.validate(body, json_schema(body["kind"]))
-        model = {"BrokerGroup": BrokerGroup, "ControllerGroup": ControllerGroup}[body["kind"]]
-        model.parse(body)
-    if path.name in ("brokergroup.yaml", "controllergroup.yaml"):
+        MODELS[body["kind"]].parse(body)
+    if path.name in ("brokergroup.yaml", "controllergroup.yaml", "frontgroup.yaml"):
         assert len(text.splitlines()) <= 15
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, STATEFULSET
 from gantry_operator.cache import Cache, Key
 from gantry_operator.reconcile import departed
 from gantry_protocol.admin_client.errors import QuorumUnreachableError
@@ -59,3 +59,22 @@ async def test_a_quorum_that_does_not_answer_is_asked_again() -> None:
     world.admin.known = Unreachable("down")
     with pytest.raises(QuorumUnreachableError, match="down"):
         await world.retire()
+
+
+async def test_shards_are_taken_off_record_one_by_one() -> None:
+    world = World()
+    world.admin.known = NotDeclared()
+    world.admin.shards = {f"orders_{n}": view(name=f"orders_{n}", retired=n == 1) for n in range(3)}
+    named = [*world.admin.shards, "orders-2_0", "returns"]
+    world.directory.known = {("mq", name) for name in named} | {("elsewhere", "orders_7")}
+    assert await world.retire() == ["retire orders_0 bg-uid", "retire orders_2 bg-uid"]
+
+
+@pytest.mark.parametrize(("owner", "gone"), [("bg-uid", True), ("another", False)])
+async def test_pods_of_shards_that_go_with_their_owner_keep_nothing(owner: str, gone: bool) -> None:
+    world = World()
+    world.admin.known = NotDeclared()
+    world.admin.shards = {"orders_0": view(name="orders_0", uid="bg-uid.orders_0")}
+    world.directory.known = {("mq", "orders_0")}
+    world.api.have(STATEFULSET, "orders-broker", metadata={"ownerReferences": [{"uid": owner}]})
+    assert await world.retire() == (["retire orders_0 bg-uid.orders_0"] if gone else [])

@@ -119,6 +119,30 @@ def test_a_group_whose_image_knows_doors_may_go_without_and_get_them_back() -> N
     assert len(applied.manifest["spec"]["template"]["spec"]["containers"]) == 2
 
 
+def test_a_group_opens_its_store_to_fronts_with_the_image_that_serves_both() -> None:
+    """An older broker that is told of a store port would serve no client itself."""
+
+    def store_ports(seen: Any) -> list[str]:
+        return [
+            entry["value"]
+            for applied in of_type(planned(seen), ApplyObject)
+            if applied.manifest["kind"] == "StatefulSet"
+            for entry in applied.manifest["spec"]["template"]["spec"]["containers"][0]["env"]
+            if entry["name"] == "GANTRY_STORE_PORT"
+        ]
+
+    older = broker_objects(brokers(), controllers(), image=OLD, replicas=3, knows_fronts=False)
+    before = broker_world(image=OLD, objects=live(older), fronts=True)
+    assert store_ports(before) == []
+    assert store_ports(changed(before, image=NEW)) == ["10914"]
+    present = broker_objects(brokers(), controllers(), image=OLD, replicas=3)
+    knows = broker_world(image=OLD, objects=live(present), fronts=True)
+    assert store_ports(knows) == ["10914"]
+    closed = live(broker_objects(brokers(), controllers(), image=OLD, replicas=3, fronts=True))
+    (applied,) = of_type(planned(broker_world(image=OLD, objects=closed)), ApplyObject)[-1:]
+    assert "GANTRY_STORE_PORT" not in str(applied.manifest), "it closes when the fronts are gone"
+
+
 # The fleet in the cache
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gantry_broker.tier.stores import open_store
-from gantry_operator.models import BrokerGroup, ControllerGroup, InvalidSpecError
+from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup, InvalidSpecError
 
 
 def broker_group(name: str = "orders", **spec: Any) -> dict[str, Any]:
@@ -164,3 +164,52 @@ def test_an_invalid_tier_says_what_to_change(tier: dict[str, Any], words: str) -
         BrokerGroup.parse(broker_group(tier=tier))
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+def front_group(name: str = "clients", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", "generation": 1}, "spec": spec}
+
+
+def test_an_empty_spec_of_fronts_has_every_default() -> None:
+    spec = FrontGroup.parse(front_group()).spec
+    assert (spec.controller_ref.name, spec.replicas, spec.ports) == ("gantry", 2, 16)
+    assert (spec.service.type, spec.autoscaling.enabled, spec.paused) == ("ClusterIP", False, False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"service": {"type": "NodePort"}}, "needs service.advertisedAddress"),
+        (
+            {
+                "ports": 64,
+                "service": {
+                    "type": "NodePort",
+                    "advertisedAddress": "a",
+                    "firstNodePort": 32705,
+                },
+            },
+            "must not go beyond 32767",
+        ),
+        ({"autoscaling": {"minReplicas": 11}}, "lower it or raise maxReplicas"),
+        (
+            {"autoscaling": {"enabled": True}, "resources": {"requests": {"memory": "1Gi"}}},
+            "set resources.requests.cpu",
+        ),
+        ({"service": {"advertisedAddress": "http://mq"}}, "service.advertisedAddress"),
+        ({"service": {"advertisedAddress": "mq:10950 x"}}, "service.advertisedAddress"),
+        ({"replicas": 0}, "replicas"),
+        ({"ports": 65}, "ports"),
+    ],
+)
+def test_what_no_fronts_can_be_made_of_is_refused(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidSpecError, match=words):
+        FrontGroup.parse(front_group(**spec))
+
+
+@pytest.mark.parametrize(
+    "resources", [{}, {"requests": {"cpu": 1}}, {"requests": {}, "limits": {"cpu": 1}}]
+)
+def test_fronts_scale_by_cpu_where_some_is_requested(resources: dict[str, Any]) -> None:
+    spec = {"autoscaling": {"enabled": True}, "resources": resources}
+    assert FrontGroup.parse(front_group(**spec)).spec.autoscaling.enabled

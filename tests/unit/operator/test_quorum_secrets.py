@@ -79,6 +79,18 @@ async def test_what_a_person_wrote_is_what_comes_back() -> None:
     assert data(api, KEY) == {"key": text("the old one\nthe new one")}
 
 
+async def test_one_that_was_emptied_and_deleted_comes_back_as_the_processes_have_it() -> None:
+    api = FakeApi()
+    secrets = Secrets(api)
+    await made(api, secrets)
+    before = data(api, KEY)
+    api.have(SECRET, KEY, data={"key": ""})
+    assert await secrets.missing("mq", "gantry") == ()
+    delete(api, KEY)
+    await made(api, secrets)
+    assert data(api, KEY) == before
+
+
 async def test_an_operator_that_never_saw_it_makes_another() -> None:
     api = FakeApi()
     await made(api, Secrets(api))

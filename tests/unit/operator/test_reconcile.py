@@ -13,6 +13,7 @@ from gantry_operator.api.errors import Ending, Invalid, TooManyRequests, Unavail
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
+    CUSTOM,
     EVENT,
     POD,
     SECRET,
@@ -32,14 +33,14 @@ from gantry_operator.reconcile import worker as worker_module
 from gantry_operator.reconcile.apply import Applier
 from gantry_operator.reconcile.claims import Claims
 from gantry_operator.reconcile.fleet import Fleet
-from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.observe import ASK_AT_ONCE, Observer
 from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
 from gantry_operator.shell import kopf_settings
 from gantry_operator.workqueue import WorkQueue
 from gantry_protocol.admin_client.errors import QuorumUnreachableError
-from gantry_protocol.admin_client.outcomes import Unreachable
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from prometheus_client import CollectorRegistry
 from unit.operator.fake_admin import FakeAdmin, FakeDirectory
 from unit.operator.fake_api import FakeApi
@@ -177,6 +178,12 @@ async def test_changed_roles_are_urgent() -> None:
     assert await world.drain() == [ORDERS, GANTRY]
 
 
+async def test_changed_roles_of_a_shard_are_those_of_its_resource() -> None:
+    world = World()
+    world.listener.roles_changed("mq", "orders_12")
+    assert await world.drain() == [ORDERS]
+
+
 @pytest.mark.parametrize("refers", ["gantry", "elsewhere"])
 async def test_a_quorum_keeps_its_finalizer_for_a_group_that_no_watch_has_brought(
     refers: str,
@@ -243,6 +250,48 @@ async def test_an_observation_joins_what_belongs_together() -> None:
     assert seen.view == view()
     assert seen.controllers is not None
     assert (seen.image, seen.meta.generation) == ("gantry:1", 1)
+
+
+@pytest.mark.parametrize(("wished", "hosted"), [(12, 12), (2, 12), (12, 2)])
+async def test_every_shard_that_is_wished_or_hosted_is_asked_for(wished: int, hosted: int) -> None:
+    world = World()
+    world.have(CONTROLLER_GROUP, "gantry", metadata={"generation": 1}, spec={})
+    world.have(BROKER_GROUP, "orders", metadata={"generation": 1}, spec={"shards": wished})
+    meta = {"labels": names.labels(names.BROKER, "orders")}
+    meta["annotations"] = {names.ANNOTATION_SHARDS: str(hosted)}
+    world.have(STATEFULSET, "orders-broker", metadata=meta, spec={"replicas": 3})
+    world.admin.shards = {"orders_11": NotDeclared()}
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert [one.name for one in seen.shards] == [f"orders_{n}" for n in range(12)]
+    assert [one.view for one in seen.shards] == [view()] * 11 + [NotDeclared()]
+    assert seen.view == NotDeclared()
+
+
+@pytest.mark.parametrize(("finalizers", "count"), [([names.FINALIZER], 5), ([], 2)])
+async def test_shards_of_former_times_are_forgotten_with_their_resource(
+    finalizers: list[str], count: int
+) -> None:
+    world = World()
+    world.have(CONTROLLER_GROUP, "gantry", metadata={"generation": 1}, spec={})
+    going = {"finalizers": finalizers, "deletionTimestamp": "2026-11-21T11:59:00Z"}
+    world.have(BROKER_GROUP, "orders", metadata={"generation": 1} | going, spec={"shards": 2})
+    world.directory.known = {("mq", "orders_4"), ("mq", "returns_7"), ("other", "orders_9")}
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert [one.name for one in seen.shards] == [f"orders_{n}" for n in range(count)]
+
+
+async def test_controllers_that_do_not_answer_are_not_asked_for_each_shard() -> None:
+    world = World()
+    world.have(CONTROLLER_GROUP, "gantry", metadata={"generation": 1}, spec={})
+    world.have(BROKER_GROUP, "orders", metadata={"generation": 1}, spec={"shards": 100})
+    world.admin.known = Unreachable("down")
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert {one.view for one in seen.shards} == {Unreachable("down")} == {seen.view}
+    assert len(seen.shards) == 100
+    assert len(world.admin.asked) == ASK_AT_ONCE
 
 
 async def test_what_does_not_exist_is_not_observed() -> None:
@@ -445,6 +494,20 @@ async def test_a_refusal_is_reported_and_tried_again_later_each_time() -> None:
     assert world.queue.failures(ORDERS) == 0
 
 
+async def test_a_fault_of_the_server_is_told_only_once_it_lasts() -> None:
+    world = World()
+    world.groups()
+    await world.drain()
+    world.api.refuse("apply", SERVICE, Unavailable(503, "ServerError", "down"), times=100)
+    told_after = []
+    for _ in range(6):
+        failed_before = world.queue.failures(ORDERS)
+        await world.reconciler.reconcile(ORDERS)
+        if ORDERS in world.observer.refusals:
+            told_after.append(failed_before)
+    assert told_after[0] == worker_module.LASTING_FAILURES
+
+
 async def test_a_plan_without_effect_is_slowed_down_and_told(
     looptime: Any, repeated: list[str]
 ) -> None:
@@ -578,6 +641,23 @@ async def test_a_deleted_resource_is_forgotten() -> None:
     await world.reconciler.reconcile(ORDERS)
 
 
+async def test_who_does_not_lead_writes_and_retires_nothing() -> None:
+    world = World()
+    world.reconciler._leads = lambda: False
+    world.groups()
+    await world.settle()
+    assert {call.split()[0] for call in world.api.calls} <= {"get", "list"}
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    del world.api.objects["BrokerGroup", "mq", "orders"]
+    world.listener.hear(BROKER_GROUP, "DELETED", body)
+    await world.settle()
+    assert not [asked for asked in world.admin.asked if asked.startswith("retire")]
+    world.reconciler._leads = lambda: True
+    await world.reconciler.reconcile(ORDERS)
+    assert [asked for asked in world.admin.asked if asked.startswith("retire")]
+
+
 async def test_workers_go_on_after_a_failure() -> None:
     world = World()
     world.groups()
@@ -636,7 +716,7 @@ async def test_kopf_only_hears() -> None:
     assert settings.watching.server_timeout == 300
     assert isinstance(settings.watching.server_timeout, int)
     assert settings.scanning.disabled is True
-    assert len(settings.watching.label_selectors) == len(WATCHED) - 2
+    assert len(settings.watching.label_selectors) == len(WATCHED) - len(CUSTOM)
 
 
 async def test_a_resource_that_is_gone_leaves_no_refusals_to_its_successor() -> None:

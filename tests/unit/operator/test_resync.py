@@ -51,6 +51,13 @@ async def test_the_first_lists_fill_the_cache() -> None:
     assert world.resync.age_s == 0
 
 
+async def test_the_resource_of_shards_that_controllers_have_named_is_looked_at_once() -> None:
+    world = World()
+    world.resync.named = lambda: {("mq", f"returns_{n}") for n in range(3)}
+    world.resync.look_at_all()
+    assert world.keys == [Key("BrokerGroup", "mq", "returns")]
+
+
 async def test_only_the_served_namespaces_are_listed() -> None:
     world = World("mq", "other")
     await world.resync.fill()

@@ -10,17 +10,43 @@ import datetime as dt
 from typing import Any
 
 from gantry_operator import names
-from gantry_operator.builders import broker_objects, controller_objects
+from gantry_operator.builders import broker_objects, controller_objects, front_objects
 from gantry_operator.models import (
     BrokerGroup,
     BrokerGroupStatus,
     ControllerGroup,
     ControllerGroupStatus,
+    FrontGroup,
+    FrontGroupStatus,
 )
 from gantry_operator.plan import plan
-from gantry_operator.plan.actions import Action, DeletePod, Elect, ScaleDown, WriteStatus
-from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, ObjectKey, PodView
-from gantry_protocol.admin import GroupView, MemberView, PeerView, QuorumView
+from gantry_operator.plan.actions import (
+    Action,
+    DeletePod,
+    Elect,
+    ElectEach,
+    ScaleDown,
+    WriteStatus,
+)
+from gantry_operator.plan.observed import (
+    BrokerObserved,
+    ControllerObserved,
+    FrontObserved,
+    ObjectKey,
+    Observed,
+    PodView,
+    ShardView,
+)
+from gantry_operator.plan.shards import view_of_all
+from gantry_protocol.admin import (
+    DeclaredFronts,
+    FrontIndex,
+    FrontsView,
+    GroupView,
+    MemberView,
+    PeerView,
+    QuorumView,
+)
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
@@ -38,6 +64,12 @@ def brokers(meta: dict[str, Any] | None = None, **spec: Any) -> BrokerGroup:
     head = {"name": "orders", "namespace": "mq", "uid": "bg-uid", "generation": 1}
     head |= {"resourceVersion": "7"} | (meta or {})
     return BrokerGroup.parse({"metadata": head, "spec": spec})
+
+
+def fronts(meta: dict[str, Any] | None = None, **spec: Any) -> FrontGroup:
+    head: dict[str, Any] = {"name": "clients", "namespace": "mq", "uid": "fg-uid"}
+    head |= {"generation": 1, "resourceVersion": "7", "finalizers": (names.FRONTS_FINALIZER,)}
+    return FrontGroup.parse({"metadata": head | (meta or {}), "spec": spec})
 
 
 def pod(ordinal: int, base: str = "orders-broker", **facts: Any) -> PodView:
@@ -99,11 +131,15 @@ def live(manifests: list[dict[str, Any]]) -> dict[ObjectKey, dict[str, Any]]:
             manifest["spec"].setdefault("clusterIP", CLUSTER_IP)
         if manifest["kind"] == "StatefulSet":
             manifest["status"] = {"observedGeneration": 1, "updateRevision": NEW}
+        if manifest["kind"] == "Deployment":
+            count = manifest["spec"].setdefault("replicas", 1)
+            counts = ("replicas", "updatedReplicas", "readyReplicas")
+            manifest["status"] = {"observedGeneration": 1} | dict.fromkeys(counts, count)
         result[manifest["kind"], manifest["metadata"]["name"]] = manifest
     return result
 
 
-def settled_status(seen: BrokerObserved | ControllerObserved) -> Any:
+def settled_status(seen: Observed) -> Any:
     """The status that a plan for this world would leave."""
     for action in plan(seen, NOW):
         if isinstance(action, WriteStatus):
@@ -127,7 +163,10 @@ def broker_world(
     group = group or brokers()
     quorum = facts.pop("controllers", controllers())
     count = replicas if replicas is not None else group.spec.replicas
-    objects = live(broker_objects(group, controllers(), image=IMAGE, replicas=count))
+    made = broker_objects(
+        group, controllers(), image=IMAGE, replicas=count, shards=group.spec.shards
+    )
+    objects = live(made)
     defaults: dict[str, Any] = {
         "meta": group.metadata,
         "group": group,
@@ -139,6 +178,39 @@ def broker_world(
         "image": IMAGE,
     }
     return BrokerObserved(**(defaults | facts))
+
+
+def shard_view(index: int, *members: MemberView, **facts: Any) -> GroupView:
+    """A shard of `orders`; masters are spread over the pods."""
+    defaults: dict[str, Any] = {
+        "name": f"orders_{index}",
+        "uid": f"bg-uid.orders_{index}",
+        "route_address": f"{CLUSTER_IP}:{11100 + index}",
+        "master_broker_id": index % 3 + 1,
+    }
+    return view(*members, **(defaults | facts))
+
+
+def shard_world(count: int = 3, hosted: int | None = None, **facts: Any) -> BrokerObserved:
+    """Three pods that host so many shards of `orders`, unless something else is said.
+
+    Args:
+        count: how many are wished.
+        hosted: how many the live StatefulSet has; the wish if not given.
+        facts: what is different; `views` by the index of the shard.
+    """
+    group = facts.pop("group", None) or brokers(facts.pop("head", None), shards=count)
+    hosted = count if hosted is None else hosted
+    views = {n: shard_view(n) for n in range(max(count, hosted))} | facts.pop("views", {})
+    shards = tuple(ShardView(f"orders_{n}", known) for n, known in sorted(views.items()))
+    made = broker_objects(group, controllers(), image=IMAGE, replicas=3, shards=hosted)
+    defaults: dict[str, Any] = {
+        "objects": live(made),
+        "pods": tuple(pod(n, role=None, shards=hosted) for n in range(3)),
+        "shards": shards,
+        "known": view_of_all(shards),
+    }
+    return broker_world(group, **(defaults | facts))
 
 
 def peers(*lags: int | None) -> list[PeerView]:
@@ -187,10 +259,52 @@ def controller_world(group: ControllerGroup | None = None, **facts: Any) -> Cont
     return ControllerObserved(**(defaults | facts))
 
 
+def front_pod(number: int, **facts: Any) -> PodView:
+    return pod(number, "clients-front", **({"role": None, "revision": None} | facts))
+
+
+def fronts_view(
+    name: str = "clients", *, declared: bool = True, address: str = CLUSTER_IP, ports: int = 16
+) -> FrontsView:
+    """Two broker groups, whose clients are led to fronts."""
+    entry = DeclaredFronts(name=name, address=address, first_port=10950, ports=ports)
+    groups = [
+        FrontIndex(group=group, index=n, served_by_fronts=declared and n < ports)
+        for n, group in enumerate(("orders", "returns"))
+    ]
+    return FrontsView(fronts=[entry] if declared else [], groups=groups)
+
+
+def front_world(group: FrontGroup | None = None, **facts: Any) -> FrontObserved:
+    """Two fronts that serve two broker groups, unless something else is said."""
+    group = group or fronts()
+    quorum = facts.pop("controllers", controllers())
+    defaults: dict[str, Any] = {
+        "meta": group.metadata,
+        "group": group,
+        "cluster": "gantry",
+        "controllers": quorum,
+        "controllers_exist": quorum is not None,
+        "broker_groups": ("orders", "returns"),
+        "objects": live(front_objects(group, controllers(), image=IMAGE)),
+        "pods": tuple(front_pod(n) for n in range(group.spec.replicas)),
+        "view": fronts_view(),
+        "image": IMAGE,
+    }
+    return FrontObserved(**(defaults | facts))
+
+
+STATUSES = {
+    BrokerObserved: BrokerGroupStatus,
+    ControllerObserved: ControllerGroupStatus,
+    FrontObserved: FrontGroupStatus,
+}
+
+
 def with_status(seen: Any) -> Any:
     """The same world after its plan's status was written."""
     body = settled_status(seen)
-    model = BrokerGroupStatus if isinstance(seen, BrokerObserved) else ControllerGroupStatus
+    model = STATUSES[type(seen)]
     fields = {name: getattr(seen, name) for name in seen.__struct_fields__}
     fields |= {"live_status": body, "previous": model.model_validate(body)}
     return type(seen)(**fields)
@@ -202,7 +316,7 @@ def changed(seen: Any, **facts: Any) -> Any:
     return type(seen)(**(fields | facts))
 
 
-def planned(seen: BrokerObserved | ControllerObserved) -> list[Action]:
+def planned(seen: Observed) -> list[Action]:
     return plan(seen, NOW)
 
 
@@ -210,14 +324,14 @@ def of_type(actions: list[Action], *kinds: type[Action]) -> list[Any]:
     return [action for action in actions if isinstance(action, kinds)]
 
 
-def step(seen: BrokerObserved | ControllerObserved) -> Action | None:
+def step(seen: Observed) -> Action | None:
     """The disruptive action, of which there is at most one."""
     found = [action for action in planned(seen) if action.disruptive]
     assert len(found) <= 1, found
     return found[0] if found else None
 
 
-def told(seen: BrokerObserved | ControllerObserved, name: str) -> tuple[str, str, str]:
+def told(seen: Observed, name: str) -> tuple[str, str, str]:
     """Status, reason and message of a condition."""
     for condition in settled_status(seen)["conditions"]:
         if condition["type"] == name:
@@ -232,6 +346,8 @@ def name_of(action: Action | None) -> str:
             return f"delete {name.rpartition('-')[2]}"
         case Elect(broker_id=broker_id):
             return f"elect {broker_id}"
+        case ElectEach(elections=elections):
+            return ", ".join(f"elect {one.broker_id} of {one.group}" for one in elections)
         case ScaleDown(manifest=manifest):
             return f"scale {manifest['spec']['replicas']}"
         case None:
