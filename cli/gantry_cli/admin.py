@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-from gantry_protocol.admin import GroupList, GroupView, QuorumView, WatchEvent
+from gantry_protocol.admin import (
+    FrontsDeclaration,
+    FrontsView,
+    GroupList,
+    GroupView,
+    MovesView,
+    QueueMapsView,
+    QueuesWish,
+    QuorumView,
+    RebalanceRequest,
+    WatchEvent,
+)
 from gantry_protocol.admin_client.admin import Admin
 from gantry_protocol.admin_client.errors import (
     AdminError,
@@ -96,6 +107,24 @@ class AdminClient:
                 incarnation = None if member is None else member.incarnation
                 await admin.forget_member(group.name, broker_id, incarnation)
 
+    async def drain(self, group: GroupView) -> None:
+        """Have a group take no new messages, and serve those that it has.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            await Admin(self._quorum, group.cluster).drain(group.name, group.uid)
+
+    async def end_drain(self, group: GroupView) -> None:
+        """Have a group take messages again.
+
+        Raises:
+            GantryError: no member answers as leader.
+        """
+        with _in_words():
+            await Admin(self._quorum, group.cluster).end_drain(group.name)
+
     async def accept_loss(self, group: GroupView, broker_id: int) -> None:
         """Have a member elected that lacks what was confirmed.
 
@@ -115,6 +144,62 @@ class AdminClient:
             await Admin(self._quorum, group.cluster).adopt(
                 group, broker_ids, accept_missing=accept_missing
             )
+
+    async def fronts(self, cluster: str) -> FrontsView:
+        """Fronts to which clients of a cluster are led, and each group's index there.
+
+        Raises:
+            GantryError: no member answers as leader.
+        """
+        view = await Admin(self._quorum, cluster).fronts()
+        if isinstance(view, Unreachable):
+            raise GantryError(view.reason)
+        return view
+
+    async def declare_fronts(self, cluster: str, name: str, wish: FrontsDeclaration) -> None:
+        """Lead clients of a cluster to fronts.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            await Admin(self._quorum, cluster).declare_fronts(name, wish)
+
+    async def remove_fronts(self, cluster: str, name: str) -> None:
+        """Lead clients of a cluster back to the brokers.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            await Admin(self._quorum, cluster).remove_fronts(name)
+
+    async def queue_maps(self, cluster: str, topic: str | None = None) -> QueueMapsView:
+        """The queue maps of a cluster; of one topic, with each of its queues.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            return await Admin(self._quorum, cluster).queue_maps(topic)
+
+    async def map_queues(self, cluster: str, topic: str, wish: QueuesWish) -> QueueMapsView:
+        """Make or change the map of a topic.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            return await Admin(self._quorum, cluster).map_queues(topic, wish)
+
+    async def rebalance(self, cluster: str, wish: RebalanceRequest) -> MovesView:
+        """Even out the queues of a cluster.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            return await Admin(self._quorum, cluster).rebalance(wish)
 
     async def change(self, method: str, path: str, wish: BaseModel | None = None) -> QuorumView:
         """Have the leader change the quorum; what it is like then.

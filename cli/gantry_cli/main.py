@@ -53,6 +53,12 @@ COMMANDS = (
         LOCAL,
     ),
     CommandEntry(
+        "drain",
+        "gantry_cli.commands.drain:drain",
+        "Have a broker group take no new messages, and serve those that it has.",
+        LOCAL,
+    ),
+    CommandEntry(
         "elect",
         "gantry_cli.commands.elect:elect",
         "Show why GROUP has no master; with --accept-loss end the wait.",
@@ -62,6 +68,18 @@ COMMANDS = (
         "adopt",
         "gantry_cli.commands.adopt:adopt",
         "Take over the copies of GROUP from a quorum that is gone.",
+        LOCAL,
+    ),
+    CommandEntry(
+        "queues",
+        "gantry_cli.commands.queues:queues",
+        "Make mapped topics, show where their queues are, and move them.",
+        LOCAL,
+    ),
+    CommandEntry(
+        "fronts",
+        "gantry_cli.commands.fronts:fronts",
+        "Show and change where clients of a cluster are led to.",
         LOCAL,
     ),
     CommandEntry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
@@ -118,6 +136,12 @@ COMMANDS = (
         "door",
         "gantry_cli.commands.door:door",
         "Run a door: take clients' connections and pass them on to the group's master.",
+        PROCESSES,
+    ),
+    CommandEntry(
+        "front",
+        "gantry_cli.commands.front:front",
+        "Run a front: serve clients on every broker group of a cluster.",
         PROCESSES,
     ),
     CommandEntry(

@@ -65,6 +65,7 @@ def operator_deployment(kubeconfig: Path, replicas: int) -> Manifest:
         "metadata": {"name": OPERATOR, "namespace": SYSTEM_NAMESPACE, "labels": dict(_LABELS)},
         "spec": {
             "replicas": replicas,
+            "strategy": {"type": "Recreate"},  # a lone one holds no Lease
             "selector": {"matchLabels": dict(_LABELS)},
             "template": {
                 "metadata": {"labels": copy.copy(_LABELS)},

@@ -5,6 +5,9 @@ a record that arrives twice was served twice by the group. Offsets are kept per 
 group, not per address: after a failover the next pull continues where the last one ended. Only what
 the caller has declared done is ever committed.
 
+A pull goes to the member that the answer to the last one named, and to the master again once that
+member does not answer.
+
 What it refuses: to guess. A broker that calls an offset illegal is followed, and counted, because
 within a correct group it must not happen while the consumer runs.
 """
@@ -12,10 +15,12 @@ within a correct group it must not happen while the consumer runs.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
+from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError, ResolveError, WireError
@@ -71,13 +76,14 @@ class ReceivedRecord(msgspec.Struct, frozen=True):
 class _QueueState:
     """One queue being read. `queue` changes when its master is reached elsewhere."""
 
-    __slots__ = ("committed", "done_offset", "next_offset", "queue")
+    __slots__ = ("committed", "done_offset", "member", "next_offset", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.next_offset: int | None = None  # the first offset not handed out; None: not known yet
         self.done_offset: int | None = None  # the first offset not declared done; None: nothing is
         self.committed: int | None = None  # what the broker was last told
+        self.member = MASTER_ID  # the broker id of the member that is asked
 
 
 class Consumer:
@@ -94,6 +100,9 @@ class Consumer:
         batch_max: records asked for by one pull.
         route_interval_s: how often new queues are looked for.
         commit_interval_s: how often offsets are committed; None: only when `commit` is called.
+
+    Attributes:
+        read_bytes: by the broker id of the member that was asked, how much it gave.
     """
 
     def __init__(
@@ -122,6 +131,7 @@ class Consumer:
         self._commit_interval_s = commit_interval_s
         self._states: dict[tuple[str, int], _QueueState] = {}
         self.illegal_offsets = 0  # answers 21 while running: the broker moved our offset
+        self.read_bytes = Counter[int]()
         self.errors = 0  # pulls without a usable answer
 
     async def run(self) -> None:
@@ -142,7 +152,7 @@ class Consumer:
     async def commit(self) -> bool:
         """Tell the brokers what was declared done; False if one of them did not confirm."""
         everything = True
-        for state in self._states.values():
+        for state in list(self._states.values()):  # a new route may add some meanwhile
             offset = state.done_offset
             if offset is None or offset == state.committed:
                 continue
@@ -160,7 +170,7 @@ class Consumer:
 
     async def at_end(self) -> bool:
         """Whether everything in all queues was handed out; False also where nobody can say."""
-        for state in self._states.values():
+        for state in list(self._states.values()):  # a new route may add some meanwhile
             bound = QueueRequestHeader(self._topic, state.queue.queue_id)
             end = _offset(
                 await self._call(state.queue, RequestCode.GET_MAX_OFFSET, bound, CALL_TIMEOUT_S)
@@ -235,8 +245,10 @@ class Consumer:
             expression_type="TAG",
             broker_name=state.queue.broker_name,
         )
+        member, timeout_s = state.member, self._suspend_s + CALL_TIMEOUT_S
+        state.member = MASTER_ID  # unless its answer names another one
         answer = await self._call(
-            state.queue, RequestCode.PULL_MESSAGE, header, self._suspend_s + CALL_TIMEOUT_S
+            state.queue, RequestCode.PULL_MESSAGE, header, timeout_s, member=member
         )
         if answer is None or answer.code not in POSITIONED:
             return False
@@ -247,18 +259,29 @@ class Consumer:
             return False
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             self.illegal_offsets += 1
-        state.next_offset = position.next_begin_offset
+        state.next_offset, state.member = (
+            position.next_begin_offset,
+            position.suggest_which_broker_id,
+        )
+        self.read_bytes[member] += len(answer.body)
         for record in records:
             if record.queue_offset >= offset:  # a broker may begin before what was asked for
                 await self._on_received(_received(state.queue.broker_name, record))
         return True
 
     async def _call(
-        self, queue: Queue, code: RequestCode, header: msgspec.Struct, timeout_s: float
+        self,
+        queue: Queue,
+        code: RequestCode,
+        header: msgspec.Struct,
+        timeout_s: float,
+        *,
+        member: int = MASTER_ID,
     ) -> RemotingCommand | None:
         """The answer, or None when none came."""
+        command = request(code, to_ext(header))
         try:
-            return await self._calls.call(queue.address, request(code, to_ext(header)), timeout_s)
+            return await self._calls.call(queue.at(member), command, timeout_s)
         except (RemotingError, ResolveError, WireError):
             return None
 

@@ -35,11 +35,21 @@ class TopicNotFoundError(NameServiceError):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """One queue of a topic and the address its master is reached at."""
+    """One queue of a topic, and where it is read and written.
+
+    Attributes:
+        address: at which the group's master is reached.
+        readers: by broker id, the addresses of replicas that serve reads; a tuple of pairs.
+    """
 
     broker_name: str
     queue_id: int
     address: str
+    readers: tuple[tuple[int, str], ...] = ()
+
+    def at(self, broker_id: int) -> str:
+        """The address of a member; the master's where the route does not name it."""
+        return dict(self.readers).get(broker_id, self.address)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -53,22 +63,24 @@ class Route(msgspec.Struct, frozen=True):
 def route_of(topic: str, data: TopicRouteData) -> Route:
     """The queues in an answer of 105; groups without an address for broker 0 are left out."""
     addresses = {
-        broker.broker_name: broker.broker_addrs[MASTER_ID]
+        broker.broker_name: broker.broker_addrs
         for broker in data.broker_datas
         if MASTER_ID in broker.broker_addrs
     }
     writable: list[Queue] = []
     readable: list[Queue] = []
     for queues in sorted(data.queue_datas, key=lambda item: item.broker_name):
-        address = addresses.get(queues.broker_name)
-        if address is None:
+        known = addresses.get(queues.broker_name)
+        if known is None:
             continue
+        address = known[MASTER_ID]
+        readers = tuple(sorted(item for item in known.items() if item[0] != MASTER_ID))
         for perm, count, found in (
             (PERM_WRITE, queues.write_queue_nums, writable),
             (PERM_READ, queues.read_queue_nums, readable),
         ):
             if queues.perm & perm:
-                found.extend(Queue(queues.broker_name, n, address) for n in range(count))
+                found.extend(Queue(queues.broker_name, n, address, readers) for n in range(count))
     return Route(topic, tuple(writable), tuple(readable))
 
 

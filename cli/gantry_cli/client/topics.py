@@ -19,6 +19,7 @@ from gantry_protocol.headers.brokeradmin import CreateTopicRequestHeader, Delete
 from gantry_protocol.headers.client import OffsetResponseHeader, QueueRequestHeader
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.headers.nameserver import GetRouteInfoRequestHeader
+from gantry_protocol.settings.readers import READERS
 
 from gantry_cli.client import brokers
 from gantry_cli.client.routes import Queue, Routes, TopicNotFoundError, refusal
@@ -49,17 +50,22 @@ async def create_topic(
     cluster: str | None,
     broker_name: str | None = None,
     perm: int = PERM_READ | PERM_WRITE,
+    readers: str | None = None,
 ) -> None:
     """Create `topic` with `queues` queues on one group, or on all of them; or change it to that.
 
-    With a `cluster` or a `broker_name` only there.
+    With a `cluster` or a `broker_name` only there. `readers` are left as they are with None.
 
     Raises:
         NameServiceError: no name server answers.
         BrokerError: a group refused it, or did not answer; others may have it.
     """
     header = CreateTopicRequestHeader(
-        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm
+        topic=topic,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=perm,
+        attributes=None if readers is None else f"+{READERS}={readers}",
     )
     what = f"Topic {topic!r} was not created"
     groups = [

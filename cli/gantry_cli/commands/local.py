@@ -34,7 +34,7 @@ container_option = click.option(
 Examples:
   gantry local up
   gantry local apply -f examples/brokergroup.yaml
-  gantry local get brokergroups,pods
+  gantry local get brokergroups,frontgroups,pods
   gantry local kill orders-broker-0              SIGKILL; 'delete pod' stops it gracefully
   gantry local logs orders-broker-1 --follow
   gantry local operator stop                     failover does not need it

@@ -20,7 +20,7 @@ Examples:
 def operator(**flags: object) -> int:
     """Run the Kubernetes operator.
 
-    It makes ControllerGroup and BrokerGroup resources real and reports their state. It is not
-    needed for a failover: controllers elect masters by themselves.
+    It makes ControllerGroup, BrokerGroup and FrontGroup resources real and reports their state. It
+    is not needed for a failover: controllers elect masters by themselves.
     """
     return run_process("operator", OperatorSettings, serve, flags)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from gantry_operator import names
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.admin import AdminClient
@@ -99,14 +100,25 @@ def headline(group: GroupView) -> str:
     """One line about a group: its state first."""
     if group.retired:
         return (
-            f"Group {group.name} of cluster {group.cluster}: RETIRED, its BrokerGroup was deleted; "
-            f"create it again, or: gantry forget {group.name}"
+            f"Group {group.name} of cluster {group.cluster}: RETIRED, {_way_back(group.name)}, or: "
+            f"gantry forget {group.name}"
         )
     clean = "" if group.clean else "; NOT CLEAN: an election had to leave the in-sync set"
     return (
         f"Group {group.name} of cluster {group.cluster}: {_state(group)}, "
         f"epoch {group.master_epoch}, "
         f"clients write to {group.route_address or group.master_address or 'nobody'}{clean}"
+    )
+
+
+def _way_back(group: str) -> str:
+    """What ended a group, and what brings it back."""
+    resource = names.resource_of(group)
+    if resource == group:
+        return "its BrokerGroup was deleted; create it again"
+    return (
+        f"its BrokerGroup {resource} was deleted or has fewer shards; create it again or raise "
+        "spec.shards"
     )
 
 

@@ -5,15 +5,35 @@ from __future__ import annotations
 import click
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.errors import GantryError
+from gantry_protocol.settings.readers import parse_readers
 
 from gantry_cli.client import topics as api
 from gantry_cli.client.session import session
+from gantry_cli.commands.queues import rebalance
 from gantry_cli.options import agreed, asynchronous, json_option, nameserver_option, yes_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.target import name_servers
 
 ACCESS = {"read-write": PERM_READ | PERM_WRITE, "read": PERM_READ, "write": PERM_WRITE}
 QUEUES = click.IntRange(1, 1024)
+
+
+def _readers(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """The text of the option, if it reads."""
+    try:
+        parse_readers(value or "")
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is not {error}") from error
+    return value
+
+
+readers_option = click.option(
+    "--readers",
+    callback=_readers,
+    metavar="K",
+    help="How many members of a group serve its reads, the master included; '1;7=3': three serve "
+    "queue 7. [default: as it is, at first the master alone]",
+)
 
 
 @click.group(
@@ -23,6 +43,7 @@ Examples:
   gantry topics list
   gantry topics show orders                      where it lives, its first and next offsets
   gantry topics update orders --access read      let consumers finish, take no new messages
+  gantry topics update orders --readers 3        let two replicas serve its reads, too
   gantry topics delete orders --yes
 
 \b
@@ -31,6 +52,9 @@ Producers may also create one by sending to it, as with RocketMQ's own brokers."
 )
 def topics() -> None:
     """List, show, create, update and delete topics."""
+
+
+topics.add_command(rebalance)
 
 
 @topics.command("list")
@@ -82,12 +106,14 @@ async def show(topic: str, nameservers: str | None, as_json: bool) -> None:
 @click.option("--queues", default=4, show_default=True, type=QUEUES)
 @click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: all]")
 @click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
+@readers_option
 @nameserver_option
 @json_option("Print, for each broker group, how the topic stands there now.")
 @asynchronous
 async def create(
     topic: str,
     queues: int,
+    readers: str | None,
     cluster: str | None,
     group: str | None,
     nameservers: str | None,
@@ -110,7 +136,9 @@ async def create(
                 f"{other[0].broker_group}; to change it: gantry topics update {topic} "
                 f"--queues {queues}"
             )
-        await api.create_topic(client, topic, queues=queues, cluster=cluster, broker_name=group)
+        await api.create_topic(
+            client, topic, queues=queues, cluster=cluster, broker_name=group, readers=readers
+        )
         found = await api.shapes(client.routes, topic)
     if as_json:
         print_json(found)
@@ -125,6 +153,7 @@ async def create(
     "--access", type=click.Choice(list(ACCESS)), help="Who may use it. [default: as it is]"
 )
 @click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
+@readers_option
 @nameserver_option
 @yes_option
 @json_option("Print, for each broker group, how the topic stands there now.")
@@ -133,19 +162,20 @@ async def update(
     topic: str,
     queues: int | None,
     access: str | None,
+    readers: str | None,
     group: str | None,
     nameservers: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Change how many queues TOPIC has, or who may use it.
+    """Change how many queues TOPIC has, who may use it, or how many members serve its reads.
 
     With fewer queues, messages in those above the new number cannot be read until there are as many
     again; that must be confirmed. To empty a topic first: --access read, wait until gantry offsets
     show tells no lag, then change it.
     """
-    if queues is None and access is None:
-        raise click.UsageError("Say what is to change: --queues, --access, or both.")
+    if queues is None and access is None and readers is None:
+        raise click.UsageError("Say what is to change: --queues, --access, --readers.")
     async with session(await name_servers(nameservers)) as client:
         found = [
             item
@@ -169,6 +199,7 @@ async def update(
                 perm=item.perm if access is None else ACCESS[access],
                 cluster=item.cluster,
                 broker_name=item.broker_group,
+                readers=readers,
             )
         now = await api.shapes(client.routes, topic)
     if as_json:

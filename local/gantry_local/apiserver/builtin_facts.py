@@ -27,6 +27,7 @@ ROOTS: tuple[str, ...] = (
     "V1PodDisruptionBudget",
     "V1Lease",
     "V1CronJob",
+    "V2HorizontalPodAutoscaler",
     "V1NetworkPolicy",
     "V1EndpointSlice",
     "V1CustomResourceDefinition",
@@ -115,6 +116,8 @@ DEFAULTS: dict[str, Any] = {
     "V1DeploymentSpec.replicas": 1,
     "V1DeploymentSpec.revisionHistoryLimit": 10,
     "V1DeploymentSpec.progressDeadlineSeconds": 600,
+    "V1DeploymentSpec.strategy": {},
+    "V1DeploymentStrategy.type": "RollingUpdate",
     "V1EndpointSlice.endpoints": [],
     "V1HTTPGetAction.path": "/",
     "V1HTTPGetAction.scheme": "HTTP",
@@ -147,11 +150,13 @@ DEFAULTS: dict[str, Any] = {
     "V1StatefulSetSpec.revisionHistoryLimit": 10,
     "V1StatefulSetSpec.updateStrategy": {},
     "V1StatefulSetUpdateStrategy.type": "RollingUpdate",
+    "V2HorizontalPodAutoscalerSpec.minReplicas": 1,
 }
 
 ENUMS: dict[str, list[str]] = {
     "V1CronJobSpec.concurrencyPolicy": ["Allow", "Forbid", "Replace"],
     "V1Container.imagePullPolicy": ["Always", "IfNotPresent", "Never"],
+    "V1DeploymentStrategy.type": ["Recreate", "RollingUpdate"],
     "V1ContainerPort.protocol": ["SCTP", "TCP", "UDP"],
     "V1NetworkPolicyPort.protocol": ["SCTP", "TCP", "UDP"],
     "V1PodSpec.restartPolicy": ["Always", "Never", "OnFailure"],

@@ -265,6 +265,17 @@ def _grouped_types() -> list[ResourceType]:
             short_names=("cj",),
             categories=("all",),
         ),
+        # Kept and followed by nobody: there are no metrics of pods here to scale by.
+        ResourceType(
+            "autoscaling",
+            "v2",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            builtin("V2HorizontalPodAutoscaler"),
+            status=True,
+            short_names=("hpa",),
+            categories=("all",),
+        ),
         # Kept and enforced by nobody: all pods share the loopback network.
         ResourceType(
             "networking.k8s.io",

@@ -76,6 +76,14 @@ def _prepare_stateful_set(obj: Object, _old: Object | None) -> None:
         claim.setdefault("status", {"phase": "Pending"})
 
 
+def _prepare_deployment(obj: Object, _old: Object | None) -> None:
+    strategy = obj["spec"]["strategy"]
+    if strategy.get("type") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        for field in ("maxSurge", "maxUnavailable"):
+            rolling.setdefault(field, "25%")
+
+
 def _prepare_service(obj: Object, old: Object | None) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("type") == "ExternalName":
@@ -137,6 +145,15 @@ def _check_deployment(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj["spec"]
     causes = podrules.check_template(spec["template"], "spec.template")
     causes += _check_selector(spec)
+    strategy = spec["strategy"]
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "Recreate" and rolling is not None:
+        why = "may not be specified when strategy `type` is 'Recreate'"
+        causes.append(forbidden("spec.strategy.rollingUpdate", why))
+    elif rolling is not None and {rolling["maxSurge"], rolling["maxUnavailable"]} <= {0, "0%"}:
+        field = "spec.strategy.rollingUpdate.maxUnavailable"
+        why = "may not be 0 when `maxSurge` is 0"
+        causes.append(invalid(field, rolling["maxUnavailable"], why))
     if old is not None and spec["selector"] != old["spec"]["selector"]:
         causes.append(invalid("spec.selector", spec["selector"], "field is immutable"))
     return causes
@@ -226,6 +243,18 @@ def _check_budget(obj: Object, _old: Object | None) -> list[Cause]:
     return []
 
 
+def _check_autoscaler(obj: Object, _old: Object | None) -> list[Cause]:
+    spec = obj["spec"]
+    least, most = spec["minReplicas"], spec["maxReplicas"]
+    causes: list[Cause] = []
+    if least < 1:
+        causes.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+    if most < least:
+        why = "must be greater than or equal to `minReplicas`"
+        causes.append(invalid("spec.maxReplicas", most, why))
+    return causes
+
+
 def _check_lease(obj: Object, _old: Object | None) -> list[Cause]:
     spec = obj.get("spec") or {}
     causes: list[Cause] = []
@@ -271,6 +300,7 @@ _PREPARE: dict[tuple[str, str], Callable[[Object, Object | None], None]] = {
     ("", "secrets"): _prepare_secret,
     ("", "services"): _prepare_service,
     ("apps", "statefulsets"): _prepare_stateful_set,
+    ("apps", "deployments"): _prepare_deployment,
 }
 _CHECK: dict[tuple[str, str], Callable[[Object, Object | None], list[Cause]]] = {
     ("", "pods"): _check_pod,
@@ -282,6 +312,7 @@ _CHECK: dict[tuple[str, str], Callable[[Object, Object | None], list[Cause]]] = 
     ("apps", "statefulsets"): _check_stateful_set,
     ("apps", "deployments"): _check_deployment,
     ("policy", "poddisruptionbudgets"): _check_budget,
+    ("autoscaling", "horizontalpodautoscalers"): _check_autoscaler,
     ("coordination.k8s.io", "leases"): _check_lease,
     ("events.k8s.io", "events"): _check_event,
 }

@@ -230,6 +230,13 @@ _COLUMNS: dict[tuple[str, str], list[Column]] = {
         ("Last Schedule", "string", 0, lambda _obj, _now: "never: gantry local runs no jobs"),
         AGE,
     ],
+    ("autoscaling", "horizontalpodautoscalers"): [
+        ("Reference", "string", 0, _at("spec", "scaleTargetRef", "name")),
+        ("MinPods", "string", 0, _at("spec", "minReplicas")),
+        ("MaxPods", "string", 0, _at("spec", "maxReplicas")),
+        ("Replicas", "string", 0, lambda _obj, _now: "as it is: gantry local scales nothing"),
+        AGE,
+    ],
     ("coordination.k8s.io", "leases"): [
         ("Holder", "string", 0, _at("spec", "holderIdentity")),
         AGE,

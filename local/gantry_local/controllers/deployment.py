@@ -1,13 +1,15 @@
-"""A Deployment controller without ReplicaSets: enough to run the operator as a Deployment.
+"""A Deployment controller without ReplicaSets: pods belong to the Deployment itself.
 
-Pods belong to the Deployment itself. A changed template replaces all pods at once (``Recreate``);
-rolling updates of Deployments are not what this cluster is for.
+Both strategies are as in ``pkg/controller/deployment``: ``Recreate`` ends all old pods before the
+first new one; ``RollingUpdate`` keeps to maxSurge and maxUnavailable. Not here are pauses,
+rollbacks, minReadySeconds and progressDeadlineSeconds.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,7 +22,7 @@ from gantry_local.controllers.direct import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gantry_local.apiserver.store import Event
     from gantry_local.controllers.runner import Key
@@ -54,26 +56,87 @@ class DeploymentController:
                     yield record.key[0], owner["name"]
 
     def reconcile(self, key: Key) -> float | None:
-        """Create or delete pods until count and template are right."""
+        """One step towards the right count and template; changes of pods call again."""
         item = self._direct.get(*DEPLOYMENTS, *key)
         if item is None or is_terminating(item):
             return None
         pods = self._direct.owned(item, *PODS)
         revision = template_hash(item)
-        alive = [pod for pod in pods if not is_terminating(pod)]
-        fit = [p for p in alive if p["metadata"]["labels"].get(HASH_LABEL) == revision]
-        wanted = item["spec"]["replicas"]
-        running = [pod for pod in fit if not is_finished(pod)]
-        # Not-ready pods go first when there are too many.
-        surplus = sorted(running, key=is_ready)[: max(0, len(running) - wanted)]
-        doomed = [pod for pod in alive if pod not in running] + surplus
-        for pod in doomed:
+        steps = plan(item["spec"], pods, revision)
+        for pod in steps.delete:
             self._direct.delete(*PODS, pod)
-        if not [pod for pod in pods if pod not in fit]:  # Recreate: old ones first
-            for _ in range(wanted - len(running)):
-                self._direct.create(*PODS, new_pod(item, revision))
-        self._direct.set_status(*DEPLOYMENTS, item, _status(item, running))
+        for _ in range(steps.create):
+            self._direct.create(*PODS, new_pod(item, revision))
+        self._direct.set_status(*DEPLOYMENTS, item, _status(item, pods, revision))
         return None
+
+
+class Steps(NamedTuple):
+    """Pods that end now, and how many of the present template begin."""
+
+    delete: list[dict[str, Any]]
+    create: int
+
+
+def plan(spec: dict[str, Any], pods: list[dict[str, Any]], revision: str) -> Steps:
+    """The next steps of a Deployment, a pure function.
+
+    Args:
+        spec: of the Deployment.
+        pods: all that it owns.
+        revision: the hash of the present template.
+    """
+    wanted = spec["replicas"]
+    staying = [pod for pod in pods if not is_terminating(pod)]
+    alive = [pod for pod in staying if not is_finished(pod)]
+    finished = [pod for pod in staying if is_finished(pod)]
+    new = [pod for pod in alive if _is_new(pod, revision)]
+    old = [pod for pod in alive if not _is_new(pod, revision)]
+    # Not-ready pods go first when there are too many.
+    surplus = sorted(new, key=is_ready)[: max(0, len(new) - wanted)]
+    if _strategy(spec) == "Recreate":
+        ending = any(is_terminating(pod) and not _is_new(pod, revision) for pod in pods)
+        missing = 0 if old or ending else wanted - len(new)
+        return Steps([*finished, *old, *surplus], max(0, missing))
+    surge, unavailable = bounds(spec)
+    doomed = [*surplus, *_replaced(new, old, wanted - unavailable)]
+    create = min(wanted - len(new), wanted + surge - len(alive))
+    return Steps([*finished, *doomed], max(0, create))
+
+
+def _replaced(
+    new: list[dict[str, Any]], old: list[dict[str, Any]], least: int
+) -> list[dict[str, Any]]:
+    """Old pods that may end: first those that serve nobody, then Ready ones above the least."""
+    idle = [pod for pod in old if not is_ready(pod)]
+    ready = [pod for pod in old if is_ready(pod)]
+    starting = sum(not is_ready(pod) for pod in new)
+    spare = len(new) + len(old) - least - starting
+    gone = idle[: max(0, spare)]
+    serving = len(new) - starting + len(ready)
+    return [*gone, *ready[: max(0, min(serving - least, spare - len(gone)))]]
+
+
+def bounds(spec: dict[str, Any]) -> tuple[int, int]:
+    """Pods above and below the wanted number; percentages are rounded up and down."""
+    rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
+    surge = _share(rolling.get("maxSurge", "25%"), spec["replicas"], math.ceil)
+    unavailable = _share(rolling.get("maxUnavailable", "25%"), spec["replicas"], math.floor)
+    return (surge, unavailable) if surge or unavailable else (0, 1)
+
+
+def _share(value: int | str, whole: int, rounded: Callable[[float], int]) -> int:
+    if isinstance(value, int):
+        return value
+    return rounded(int(value.removesuffix("%")) * whole / 100)
+
+
+def _strategy(spec: dict[str, Any]) -> str:
+    return str((spec.get("strategy") or {}).get("type", "RollingUpdate"))
+
+
+def _is_new(pod: dict[str, Any], revision: str) -> bool:
+    return bool((pod["metadata"].get("labels") or {}).get(HASH_LABEL) == revision)
 
 
 def template_hash(item: dict[str, Any]) -> str:
@@ -100,12 +163,13 @@ def new_pod(item: dict[str, Any], revision: str) -> dict[str, Any]:
     }
 
 
-def _status(item: dict[str, Any], running: list[dict[str, Any]]) -> dict[str, Any]:
-    ready = sum(is_ready(pod) for pod in running)
+def _status(item: dict[str, Any], pods: list[dict[str, Any]], revision: str) -> dict[str, Any]:
+    alive = [pod for pod in pods if not is_terminating(pod) and not is_finished(pod)]
+    ready = sum(is_ready(pod) for pod in alive)
     return {
         "observedGeneration": item["metadata"]["generation"],
-        "replicas": len(running),
-        "updatedReplicas": len(running),
+        "replicas": len(alive),
+        "updatedReplicas": sum(_is_new(pod, revision) for pod in alive),
         "readyReplicas": ready,
         "availableReplicas": ready,
         "unavailableReplicas": max(0, item["spec"]["replicas"] - ready),

@@ -21,6 +21,7 @@ def manifest(name: str, replicas: int) -> str:
     body = yaml.safe_load((ROOT / "examples/brokergroup.yaml").read_text("utf-8"))
     body["metadata"]["name"] = name
     body["spec"]["replicas"] = replicas
+    body["spec"]["drain"] = {"deadlineSeconds": 0}  # it goes at once
     return yaml.safe_dump(body)
 
 

@@ -1,9 +1,9 @@
 """Whoever has no key changes nothing: every request that could, at every port of every process.
 
-Three controllers, a storage process and a broker without a disk run as they do in a cluster, with a
-key. The codes come from the tables of the processes, so that a new one is asked here by itself.
-What a broker's port takes from clients and administrators is open, since there are no users yet; it
-is listed, with the reason, and a code that is in neither list fails the test.
+Three controllers, a storage process and a front run as they do in a cluster, with a key. The codes
+come from the tables of the processes, so that a new one is asked here by itself. What a broker's
+port takes from clients and administrators is open, since there are no users yet; it is listed, with
+the reason, and a code that is in neither list fails the test.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ OPEN_ON_BROKERS = {
     "CONSUME_MESSAGE_DIRECTLY": "an administrator of groups",
     "SET_MESSAGE_REQUEST_MODE": "an administrator of groups",
     "UPDATE_AND_CREATE_TOPIC_LIST": "an administrator of topics",
+    "UPDATE_AND_CREATE_STATIC_TOPIC": "an administrator of topics",
     "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST": "an administrator of groups",
     "CLONE_GROUP_OFFSET": "an administrator of groups",
     "TRIGGER_DELETE_FILES": "nothing is left to clean",
@@ -96,7 +97,7 @@ OPEN_ON_BROKERS = {
 
 
 class Processes:
-    """Three controllers, a storage process and a broker without a disk, with one key."""
+    """Three controllers, a broker with a store port and a front, with one key."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -139,8 +140,9 @@ class Processes:
             CONTROLLERS=",".join(f"127.0.0.1:{ports[1]}" for ports in self.controllers),
         )  # fmt: skip
         await self._spawn(
-            "broker", "front", GROUP=GROUP, CLUSTER=CLUSTER, REMOTING_PORT=self.front,
-            HTTP_PORT=self.front_http, STORE=f"127.0.0.1:{self.store}",
+            "front", "front", CLUSTER=CLUSTER, FIRST_PORT=self.front, HTTP_PORT=self.front_http,
+            STORE_PORT=self.store,
+            CONTROLLERS=",".join(f"127.0.0.1:{ports[1]}" for ports in self.controllers),
         )  # fmt: skip
 
     async def _spawn(self, command: str, name: str, **settings: object) -> None:
@@ -157,7 +159,7 @@ class Processes:
             )
 
     async def _settle(self) -> None:
-        """The group is declared, has a master, and clients are served through the other broker."""
+        """The group is declared, has a master, and clients are served through the front."""
         wish = {"uid": "u", "replicas": 1, "minInSyncReplicas": 1}
         path = f"/v1/groups/{CLUSTER}/{GROUP}"
         while not await self._ok("PUT", path, wish):
@@ -355,7 +357,7 @@ async def test_no_http_request_without_the_token_changes_anything(processes: Pro
     before = await processes.state()
     routes = sorted(ADMIN)
     for method, path in routes:
-        place = path.format(cluster=CLUSTER, name=GROUP, id="1", broker_id="1")
+        place = path.format(cluster=CLUSTER, name=GROUP, id="1", broker_id="1", topic="t")
         url = f"http://127.0.0.1:{processes.controllers[0][2]}{place}"
         async with processes.session.request(method, url, json={}) as answer:
             assert answer.status in (401, 403), (method, path, answer.status)

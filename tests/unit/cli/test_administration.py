@@ -66,6 +66,15 @@ def test_a_topic_is_created_once_and_changed_by_update(group: AdminGroup) -> Non
     assert "read write" in said("topics", "update", "made", "--access", "read-write")
 
 
+def test_the_readers_of_a_topic_are_an_attribute(group: AdminGroup) -> None:
+    said("topics", "create", "made", "--readers", "3")
+    said("topics", "update", "made", "--readers", "1;1=2")
+    said("topics", "update", "made", "--queues", "5")
+    assert group.attributes == ["+gantry.readers=3", "+gantry.readers=1;1=2", None]
+    result = run("topics", "update", "made", "--readers", "many")
+    assert (result.exit_code, "'many' is not 0 to 16" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

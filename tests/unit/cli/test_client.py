@@ -117,9 +117,13 @@ async def test_send_is_retried_until_acknowledged(
     assert {record.properties for record in scene.group.logs["t", 0]} == {message.properties()}
 
 
-async def test_groups_that_are_gone_are_left_out_for_a_while() -> None:
+async def test_groups_that_are_gone_are_left_out_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With many of them, a message that meets each anew runs out of time."""
-    scene = Scene(FakeGroup(queues=1))
+    # Longer than all of this takes on a machine that has other things to do.
+    monkeypatch.setattr("gantry_cli.client.producer.FIRST_AVOIDANCE_S", 600.0)
+    scene = Scene(FakeGroup(queues=1), give_up_after_s=600.0)
     scene.group.ghosts = tuple(f"ghost-{number}" for number in range(24))
     for _ in range(100):
         await scene.send()
@@ -272,7 +276,61 @@ async def test_moved_offset_is_followed_and_counted() -> None:
     assert scene.ledger.verdict().lost == 1
 
 
+async def test_a_consumer_reads_where_it_is_sent_and_from_the_master_where_nobody_answers() -> None:
+    scene = Scene(FakeGroup(queues=1))
+    group = scene.group
+    group.readers, group.suggested = {2: "replica:10911", 3: "ghost:10911"}, 2
+
+    def pulled() -> list[str]:
+        """Where the last pulls went."""
+        return [at for at, code in group.asked if code == RequestCode.PULL_MESSAGE]
+
+    async with scene.consuming() as consumer:
+        await scene.send()
+        await until(lambda: scene.ledger.consumed == 1)
+        await scene.send()
+        await until(lambda: pulled()[-1:] == ["replica:10911"])
+        group.suggested = 3
+        await scene.send()
+        await until(lambda: "ghost:10911" in pulled())
+        group.suggested = 9  # a member that the route does not name
+        await until(lambda: pulled()[-1] == ADDRESS)
+        await scene.send()
+        await until(lambda: scene.ledger.consumed == 4)
+        assert pulled()[-1] == ADDRESS
+        assert set(consumer.read_bytes) >= {0, 2}
+    assert scene.ledger.verdict().clean
+
+
 async def test_sends_go_to_the_address_in_the_route() -> None:
     scene = Scene(FakeGroup())
     await scene.send()
     assert (ADDRESS, SEND) in scene.group.asked
+
+
+@pytest.mark.parametrize("code", [RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.GET_MAX_OFFSET])
+async def test_queues_may_come_while_offsets_are_asked_for_or_told(
+    code: RequestCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that was added ended the consumer that was just committing."""
+    scene = Scene(FakeGroup(queues=1))
+    serve, asked = scene.group.serve, 0
+
+    async def slowly(command: RemotingCommand) -> RemotingCommand:
+        nonlocal asked
+        if command.code == code and asked < 3:
+            asked += 1
+            known = len(consumer._states)
+            scene.group.queues += 1
+            await until(lambda: len(consumer._states) > known)
+        return await serve(command)
+
+    monkeypatch.setattr(scene.group, "serve", slowly)
+    async with scene.consuming() as consumer:
+        while asked < 3:
+            await scene.send()
+            await consumer.at_end()
+        for _ in range(8):
+            await scene.send()
+        await until(lambda: scene.ledger.outstanding() == 0)
+        assert await consumer.commit()

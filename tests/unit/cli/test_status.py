@@ -49,6 +49,16 @@ def test_only_who_lives_counts(seen: GroupView, words: str) -> None:
     assert headline(seen).startswith(f"Group orders of cluster gantry: {words}")
 
 
+def test_the_way_back_of_a_retired_group_is_told() -> None:
+    assert headline(group(retired=True)).endswith(
+        "its BrokerGroup was deleted; create it again, or: gantry forget orders"
+    )
+    assert headline(group(retired=True, name="orders_3")).endswith(
+        "its BrokerGroup orders was deleted or has fewer shards; create it again or raise "
+        "spec.shards, or: gantry forget orders_3"
+    )
+
+
 def test_a_disk_without_room_is_told_with_what_is_in_the_way() -> None:
     seen = group(1, 2, 3)
     seen.members[1] = seen.members[1].model_copy(update={"disk_stuck": "a delayed message …"})

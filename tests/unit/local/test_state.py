@@ -244,7 +244,9 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
 
 def test_this_installation_has_its_definitions() -> None:
     names = {crd["metadata"]["name"] for crd in manifests.crds()}
-    assert names == {"brokergroups.mq.gantry.dev", "controllergroups.mq.gantry.dev"}
+    assert names == {
+        f"{plural}.mq.gantry.dev" for plural in ("brokergroups", "controllergroups", "frontgroups")
+    }
 
 
 def test_the_first_objects_are_valid(tmp_path: Path) -> None:
