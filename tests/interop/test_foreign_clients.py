@@ -7,19 +7,16 @@ test report. More kills: ``python -m support.client_kills``.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from support.broker_cluster import eventually
-from support.client_kills import TOPIC, Sent, group_behind, run, strike
-from support.foreign_clients import CLIENTS, TOOLS, Programs
+from support.client_kills import TOPIC, Sent, Strike, group_behind, run, strike
+from support.foreign_clients import CLIENTS, TOOLS, Programs, started
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -49,7 +46,7 @@ async def test_a_consumer_gets_what_is_sent_while_masters_end(
             first = len(said)  # a new group of the C++ client begins at the end of each queue
             for name in ("SIGKILL", "SIGTERM"):
                 before = len(received)
-                await strike(group, service, name)
+                await strike(group, service, Strike(name))
                 await eventually(lambda least=before: len(received) > least + 50, "it goes on")
                 await group.settled()
             sent = [msgspec.json.decode(line, type=Sent) for line in said[first:]]
@@ -62,7 +59,8 @@ async def test_a_consumer_gets_what_is_sent_while_masters_end(
 async def test_a_producer_loses_nothing_when_masters_end(
     programs: Programs, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    found = await run(tmp_path, programs.producer, ["SIGKILL", "SIGTERM"] * 2, "any")
+    strikes = [Strike("SIGKILL"), Strike("SIGTERM")] * 2
+    found = await run(tmp_path, programs.producer, strikes, "any")
     print("\n" + found.figures())
     record_property("gaps_ms", [one.gap_ms for one in found.kills])
     assert found.acknowledged > 0
@@ -73,34 +71,7 @@ async def test_through_a_door_nothing_is_stored_twice(
     programs: Programs, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Directly at a killed master a client sends again after its time-out."""
-    found = await run(tmp_path, programs.producer, ["SIGKILL", "SIGKILL"], "door")
+    found = await run(tmp_path, programs.producer, [Strike()] * 2, "door")
     print("\n" + found.figures())
     record_property("gaps_ms", [one.gap_ms for one in found.kills])
     assert (found.lost, found.duplicated) == ([], [])
-
-
-@contextlib.asynccontextmanager
-async def started(command: Sequence[str]) -> AsyncIterator[list[str]]:
-    """A program that runs meanwhile, and the lines that it has printed so far."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env=dict(os.environ),
-    )
-    assert process.stdout is not None
-    lines: list[str] = []
-    reading = asyncio.create_task(_read(process.stdout, lines))
-    try:
-        yield lines
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        await reading
-
-
-async def _read(stream: asyncio.StreamReader, lines: list[str]) -> None:
-    while line := await stream.readline():
-        if line.endswith(b"\n"):
-            lines.append(line.decode().strip())

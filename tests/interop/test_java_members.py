@@ -132,8 +132,9 @@ def story(found: list[tuple[float, Division]], since_s: float) -> str:
     )
 
 
+@pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "silent"])
 async def test_who_loses_one_of_two_masters_keeps_its_queues(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, record_property: Callable[[str, object], None], is_silent: bool
 ) -> None:
     async with TwoGroups(tmp_path) as cluster:
         await cluster.create_topic(TOPIC, QUEUES)
@@ -147,7 +148,10 @@ async def test_who_loses_one_of_two_masters_keeps_its_queues(
             async with started(tmp_path, "soak", cluster.name_server, TOPIC, PAUSE_MS) as producer:
                 await eventually(lambda: is_consuming(a, b), "both consume from both", WITHIN_S)
                 cut_s = time.monotonic()
-                await cluster.close_way()
+                if is_silent:
+                    cluster.silence_way()
+                else:
+                    await cluster.close_way()
                 await forgotten(cluster, b)
                 forgotten_s = time.monotonic()
                 await asyncio.sleep(CALM_S)
@@ -156,7 +160,10 @@ async def test_who_loses_one_of_two_masters_keeps_its_queues(
                 assert a.got.total() > before, "nothing is sent or consumed any more"
                 assert b.got_from[FAR] == far, "the way is not cut"
                 watched_s = time.monotonic()
-                await cluster.open_way()
+                if is_silent:
+                    cluster.mend_way()
+                else:
+                    await cluster.open_way()
                 await eventually(lambda: b.got_from[FAR] > far, "B is back", WITHIN_S)
                 producer.process.send_signal(signal.SIGTERM)
                 await producer.reading

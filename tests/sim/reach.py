@@ -33,7 +33,6 @@ COMPONENTS = {
 TIERS = ("broker/tier",)  # components of their own, of several rooms
 OUTSIDE = {  # of a file, or of one class or function of it
     "broker/host/guard.py": "forks a process and watches it in /proc",
-    "broker/tier/pack_process.py": "a process of its own; the world packs in a thread",
     "broker/tier/stores/objects.py": "speaks S3 by a library; the world has a bucket of its own",
     "broker/tier/stores/posix.py": "a directory as a store; likewise",
     "broker/tier/stores/opening.py": "makes one of these two",

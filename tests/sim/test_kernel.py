@@ -7,7 +7,7 @@ from sim.kernel.disk import SECTOR
 from sim.kernel.machine import Host, Machine
 from sim.kernel.nemesis import Nemesis, NemesisOptions
 from sim.kernel.network import Network, NetworkOptions
-from sim.kernel.world import MS, SECOND, Violation, World
+from sim.kernel.world import MS, SECOND, Violation, World, cancel
 
 
 class Echo:
@@ -88,7 +88,7 @@ def test_same_time_runs_in_order_of_scheduling() -> None:
     for number in range(5):
         world.after(100, order.append, number)
     cancelled = world.after(100, order.append, 99)
-    cancelled.cancel()
+    cancel(cancelled)
     world.run(for_us=100)
     assert order == [0, 1, 2, 3, 4]
 

@@ -34,6 +34,7 @@ class AdminGroup(FakeGroup):
     def __init__(self) -> None:
         super().__init__(queues=2, topics=("t",))
         self.shapes: dict[str, tuple[int, int]] = {"t": (2, 6)}  # queues, perm
+        self.attributes: list[str | None] = []
         self.members: dict[str, list[str]] = {}
         self.settings: dict[str, SubscriptionGroupConfig] = {}
         self.deleted: list[tuple[str, dict[str, str]]] = []
@@ -67,6 +68,7 @@ class AdminGroup(FakeGroup):
 
     def _put_topic(self, command: RemotingCommand, ext: Ext) -> RemotingCommand:
         self.shapes[ext["topic"]] = (int(ext["readQueueNums"]), int(ext["perm"]))
+        self.attributes.append(ext.get("attributes"))
         return reply(command)
 
     def _delete_topic(self, command: RemotingCommand, ext: Ext) -> RemotingCommand:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from gantry_controller.metadata.events import DeclareFronts, encode_event
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
@@ -118,10 +119,60 @@ class Door:
         return None
 
 
+class Front:
+    """One `gantry front`, for the group with the index 0."""
+
+    def __init__(self, directory: Path, ip: str, controllers: str, **env: str) -> None:
+        self.address = f"{ip}:10950"
+        self.log = directory / f"{ip}.front.log"
+        variables = {"CLUSTER": CLUSTER, "CONTROLLERS": controllers, "BIND": ip}
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gantry_cli", "front"],
+                env={
+                    **os.environ,
+                    **{f"GANTRY_{key}": text for key, text in variables.items()},
+                    **env,
+                },
+                stderr=output,
+            )
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """The groups of its status document; none while it does not listen."""
+        ip, _, _ = self.address.rpartition(":")
+        with contextlib.suppress(aiohttp.ClientError):
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://{ip}:10921/status") as answer,
+            ):
+                found: list[dict[str, Any]] = (await answer.json())["groups"]
+                return found
+        return []
+
+    async def metrics(self) -> dict[str, float]:
+        """Its metrics without labels."""
+        ip, _, _ = self.address.rpartition(":")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{ip}:10921/metrics") as answer,
+        ):
+            lines = [line.rpartition(" ") for line in (await answer.text()).splitlines()]
+        return {name: float(text) for name, _, text in lines if name and name[0] != "#"}
+
+    async def serves(self) -> bool:
+        """Whether it answers sends itself."""
+        return any(group["storeAddress"] for group in await self.groups())
+
+    async def served(self) -> int:
+        """Sends and pulls that it has answered itself."""
+        return sum(group["served"] for group in await self.groups())
+
+
 class Group:
     """Processes on addresses of their own, and a controller."""
 
     env: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    front_env: dict[str, str] = {}  # noqa: RUF012 - likewise
 
     def __init__(self, directory: Path, members: int = 3) -> None:
         self.directory = directory
@@ -130,6 +181,7 @@ class Group:
         self.controller = LoopbackController()
         self.processes: dict[str, Process] = {}
         self.doors: dict[str, Door] = {}
+        self.fronts: dict[str, Front] = {}
         self.acknowledged: list[float] = []
         self.codes: set[int] = set()
         self._turn = 0
@@ -163,6 +215,40 @@ class Group:
             while not await door.ready():
                 assert door.process.poll() is None, door.log.read_text("utf-8")
                 await asyncio.sleep(0.05)
+
+    async def open_fronts(self, count: int) -> None:
+        """So many fronts; members need ``GANTRY_STORE_PORT`` 10914."""
+        for number in range(101, 101 + count):
+            self.boot_front(f"{self.network}.{number}")
+        await self.fronts_serve()
+
+    def boot_front(self, ip: str) -> None:
+        """Start a front there, in place of one that has ended."""
+        self.fronts[ip] = Front(self.directory, ip, self.controller.address, **self.front_env)
+
+    def declare_fronts(self, ip: str) -> None:
+        """Clients' routes name the front there from now on."""
+        wish = DeclareFronts(CLUSTER, "edge", ip, 10950, 16)
+        self.controller.quorum._apply(encode_event(wish))
+
+    async def serves_from_tier(self, ip: str) -> dict[str, Any]:
+        """The group's part in the status of a front, once that serves it from its tier."""
+        front = self.fronts[ip]
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for row in await front.groups():
+                    if row["tier"]["isServed"]:
+                        return row
+                assert front.process.poll() is None, front.log.read_text("utf-8")
+                await asyncio.sleep(0.05)
+
+    async def fronts_serve(self) -> None:
+        """Until all of them answer sends themselves."""
+        async with asyncio.timeout(STARTS_WITHIN_S):
+            for front in self.fronts.values():
+                while not await front.serves():
+                    assert front.process.poll() is None, front.log.read_text("utf-8")
+                    await asyncio.sleep(0.05)
 
     async def settled(self) -> None:
         await eventually(
@@ -243,7 +329,8 @@ class Group:
 
     async def stop(self) -> None:
         running = [one.process for one in self.processes.values()]
-        running += [one.process for one in self.doors.values()]
+        running += [door.process for door in self.doors.values()]
+        running += [front.process for front in self.fronts.values()]
         for process in running:
             process.kill()
             process.wait()

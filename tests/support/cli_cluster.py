@@ -7,6 +7,7 @@ processors from the cluster that is waited for.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -26,6 +28,7 @@ from support.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUP = "orders"
+FRONTS = "clients"
 POLL_S = 0.2
 REPEATS = "plan repeats without effect"
 """What the operator logs of a plan that it carries out again and again."""
@@ -112,6 +115,14 @@ class CliCluster:
             time.sleep(POLL_S)
         pytest.fail(f"the group did not get there: {group}")
 
+    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+        """Until ``holds``; a failure says ``what`` did not come."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            if time.monotonic() > deadline:
+                pytest.fail(f"never: {what}")
+            time.sleep(POLL_S)
+
     def broker_pods(self) -> tuple[str, list[str]]:
         """The pod of the master and those of its replicas, once all are in sync.
 
@@ -129,6 +140,53 @@ class CliCluster:
         master, _ = self.broker_pods()
         return master
 
+    def object(self, *what: str) -> Any:
+        """An object, or a list of them; None if there is none."""
+        text = self.asked("local", "get", *what, "-o", "json")
+        return None if text is None else json.loads(text)
+
+    def front_pods(self) -> dict[str, str]:
+        """Names and addresses of the fronts."""
+        return {
+            pod["metadata"]["name"]: pod["status"]["podIP"]
+            for pod in self.object("pods")["items"]
+            if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "front"
+        }
+
+    def front_served(self) -> dict[str, int]:
+        """By front that is there: requests that it has answered itself."""
+        fronts = self._front_groups().items()
+        return {name: sum(group["served"] for group in groups) for name, groups in fronts}
+
+    def busiest_front(self) -> str:
+        """The one that has answered most."""
+        served = self.front_served()
+        return max(served, key=served.__getitem__)
+
+    def fronts_serve(self) -> bool:
+        """Whether all of them answer sends and pulls of all groups."""
+        fronts = self._front_groups()
+        groups = [group for groups in fronts.values() for group in groups]
+        is_whole = len(fronts) == len(self.front_pods())
+        return bool(groups) and is_whole and all(group["storeAddress"] for group in groups)
+
+    def _front_groups(self) -> dict[str, list[Group]]:
+        """By front that is there: the groups of its status document."""
+        found = {}
+        for name, address in self.front_pods().items():
+            with contextlib.suppress(OSError), urlopen(f"http://{address}:10921/status") as answer:
+                found[name] = json.load(answer)["groups"]
+        return found
+
+    def fronts_are_ready(self) -> bool:
+        """Whether the fronts are as they are wished now."""
+        found = self.object("fg", FRONTS)
+        if found is None or not found.get("status"):
+            return False
+        is_seen = found["status"]["observedGeneration"] == found["metadata"]["generation"]
+        (ready,) = [c for c in found["status"]["conditions"] if c["type"] == "Ready"]
+        return is_seen and ready["status"] == "True"
+
 
 def settled(group: Group) -> bool:
     """A master, and everybody alive and in sync."""
@@ -140,12 +198,22 @@ def settled(group: Group) -> bool:
     )
 
 
+def fronts(**annotations: str) -> str:
+    """The manifest of two fronts; their pods have these annotations."""
+    body = yaml.safe_load((ROOT / "examples/frontgroup.yaml").read_text("utf-8"))
+    body["spec"] = {"replicas": 2, "template": {"metadata": {"annotations": annotations}}}
+    return yaml.safe_dump(body)
+
+
 @contextmanager
-def cluster_with_group(state_dir: Path, **config: str) -> Iterator[CliCluster]:
+def cluster_with_group(
+    state_dir: Path, *, fronted: bool = False, **config: str
+) -> Iterator[CliCluster]:
     """A cluster with the example's group, all in sync; stopped and deleted afterwards.
 
     Args:
         state_dir: of the cluster.
+        fronted: clients are led to two fronts, which answer sends and pulls.
         config: settings of the group's brokers.
     """
     cluster = CliCluster(state_dir)
@@ -153,8 +221,13 @@ def cluster_with_group(state_dir: Path, **config: str) -> Iterator[CliCluster]:
     manifest["spec"]["config"] = config
     try:
         cluster.gantry("local", "up")
+        if fronted:  # first, since brokers that run are restarted for them
+            cluster.gantry_applies(fronts())
         cluster.gantry_applies(yaml.safe_dump(manifest))
         cluster.wait_until(settled)
+        if fronted:
+            cluster.wait_for(cluster.fronts_are_ready, "clients are led to fronts")
+            cluster.wait_for(cluster.fronts_serve, "both fronts answer sends and pulls")
         yield cluster
         repeated = [path for path in state_dir.rglob("*.log") if REPEATS in path.read_text("utf-8")]
         assert repeated == [], "the operator repeats a plan without effect"

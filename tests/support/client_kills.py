@@ -1,8 +1,9 @@
-"""A foreign client that sends without a pause, while masters are killed at random phases.
+"""A foreign client that sends without a pause, while masters or fronts are killed.
 
 The client is a program that prints a line of JSON per send (``interop/go``). It reaches the group
-through one address, as through a Service; ``through`` says which members that leads to. What is
-found is the gap that the client saw after each kill, what it lost, and what is stored twice.
+through one address, as through a Service; ``through`` says which processes that leads to. Kills
+come at random phases. What is found is the gap that the client saw after each kill, what it lost,
+and what is stored twice.
 
 ``python -m support.client_kills --kills 50 --through door --client cpp`` prints the figures.
 """
@@ -24,28 +25,42 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
-from gantry_controller.metadata.events import CreateTopic, DeclareGroup, encode_event
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.events import (
+    CreateTopic,
+    DeclareFronts,
+    DeclareGroup,
+    encode_event,
+)
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
-from support import java
 from support.broker_cluster import eventually, pull_command
 from support.broker_processes import Group
-from support.foreign_clients import BUILT, CLIENTS
+from support.foreign_clients import CLIENTS, java_probe
 from support.loopback_controller import CLUSTER, GROUP
 from support.patience import PATIENCE_S
 
-Victim = Literal["master", "replica"]
-Through = Literal["replica", "master", "any", "door"]
+Victim = Literal["master", "replica", "front"]
+Through = Literal["replica", "master", "any", "door", "front"]
 TOPIC = "kills"
-REMOTING_PORT, DOOR_PORT = 10911, 10910
+REMOTING_PORT, STORE_PORT = 10911, 10914
+WAYS = {"door": 10910, "front": 10950}  # processes besides brokers, and their ports for clients
+FRONTS = 2
+PRODUCERS = CLIENTS | {"java": java_probe}
 QUEUES = 16  # more than any client makes
 READ_BYTES = 1 << 18
 STILL_S = 3.0  # a replica that is stopped; a master until another one is elected besides
 PERIOD_S = (1.0, 2.5)  # between a group at rest and the next kill
+
+
+class Strike(NamedTuple):
+    """What is to happen to whom; a front is the one that the client is connected to."""
+
+    signal: str = "SIGKILL"
+    victim: Victim = "master"
 
 
 class Sent(msgspec.Struct):
@@ -64,25 +79,41 @@ class Sent(msgspec.Struct):
 
 
 class Kill(msgspec.Struct):
-    """One signal to a member."""
+    """One signal.
+
+    Attributes:
+        at_ms: just before it.
+        done_ms: the process had ended, or stood still.
+        direct: the client was connected to this very process.
+    """
 
     at_ms: int
     signal: str
-    direct: bool  # the client was connected to this very process
+    victim: Victim
+    direct: bool
+    done_ms: int = 0
     gap_ms: int = 0
+
+    def loses_answer(self, sent: Sent) -> bool:
+        """Whether the answer to this send may have been lost with the process."""
+        is_under_way = sent.begin <= self.done_ms and sent.end >= self.at_ms
+        return self.direct and self.signal == "SIGKILL" and is_under_way
 
 
 class Service:
-    """One address that leads to some member of the group, for as long as a connection lasts.
+    """One address that leads to some process of the group, for as long as a connection lasts.
 
-    A cluster's Service is no process: an end that comes with the last bytes goes on with them.
+    A cluster's Service is no process: an end that comes with the last bytes goes on with them, and
+    nobody is accepted to be led nowhere. A process that is dead is passed over at once; kube-proxy
+    may lead to it, and its node refuse, until the kubelet has seen that it is.
     """
 
     def __init__(self, group: Group, through: Through) -> None:
         self.through = through
-        self.targets: dict[asyncio.Task[None], str] = {}
+        self.targets: dict[socket.socket, str] = {}
         self.leaving = ""  # no member is sent clients once its end was asked for
         self._group = group
+        self._serving: set[asyncio.Task[None]] = set()
         self._listener = socket.create_server((group.network + ".250", 0))
         self._listener.setblocking(False)
         host, port = self._listener.getsockname()[:2]
@@ -92,25 +123,38 @@ class Service:
     def stop(self) -> None:
         self._accepting.cancel()
         self._listener.close()
-        for task in list(self.targets):
+        for task in list(self._serving):
             task.cancel()
 
     async def _accept(self) -> None:
         while True:
             client, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-            choices = self._choices()
-            if not choices:
-                client.close()
-                continue
-            target = random.choice(choices)
-            port = DOOR_PORT if self.through == "door" else REMOTING_PORT
-            task = asyncio.create_task(_join(client, target, port))
-            self.targets[task] = target
-            task.add_done_callback(self.targets.pop)
+            task = asyncio.create_task(self._serve(client))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        choices = self._choices()
+        random.shuffle(choices)
+        with client:
+            for target in choices:
+                with socket.socket() as member, contextlib.suppress(OSError):
+                    member.setblocking(False)
+                    await loop.sock_connect(member, (target, WAYS.get(self.through, REMOTING_PORT)))
+                    self.targets[client] = target
+                    try:
+                        await _join(client, member)
+                    finally:
+                        del self.targets[client]
+                    return
 
     def _choices(self) -> list[str]:
         if self.through == "door":
             return list(self._group.doors)
+        if self.through == "front":
+            fronts = self._group.fronts.items()
+            return [ip for ip, one in fronts if one.process.poll() is None]
         alive = [
             ip
             for ip, one in sorted(self._group.processes.items())
@@ -122,24 +166,20 @@ class Service:
         return [ip for ip in alive if ip != master] if self.through == "replica" else alive
 
 
-async def _join(client: socket.socket, target: str, port: int) -> None:
-    loop = asyncio.get_running_loop()
-    with client, socket.socket() as member:
-        for one in (client, member):
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError):
-            await loop.sock_connect(member, (target, port))
-            copies = [
-                asyncio.create_task(_copy(one, other))
-                for one, other in ((client, member), (member, client))
-            ]
-            try:
-                await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for copy in copies:
-                    copy.cancel()
-                await asyncio.gather(*copies, return_exceptions=True)
+async def _join(client: socket.socket, member: socket.socket) -> None:
+    for one in (client, member):
+        one.setblocking(False)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    copies = [
+        asyncio.create_task(_copy(one, other))
+        for one, other in ((client, member), (member, client))
+    ]
+    try:
+        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for copy in copies:
+            copy.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
 
 
 async def _copy(source: socket.socket, target: socket.socket) -> None:
@@ -155,34 +195,44 @@ async def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 class Found(msgspec.Struct):
-    """What a run has shown."""
+    """What a run has shown.
+
+    Attributes:
+        lost: acknowledged, and not stored.
+        duplicated: stored more than once.
+        unexplained: of these, more often than answers to them may have been lost with a process
+            that the client was connected to.
+    """
 
     kills: list[Kill]
     sent: int
     acknowledged: int
     lost: list[str]
     duplicated: list[str]
+    unexplained: list[str]
     results: dict[str, int]
 
     def figures(self) -> str:
         """A line per kind of kill."""
         lines = []
-        for name in sorted({one.signal for one in self.kills}):
-            for direct in (False, True):
-                gaps = [
-                    one.gap_ms for one in self.kills if (one.signal, one.direct) == (name, direct)
-                ]
-                if gaps:
-                    lines.append(
-                        f"{name} {'direct' if direct else 'passed on'}: {len(gaps)} kills,"
-                        f" gap median {statistics.median(gaps):.0f} ms, max {max(gaps)} ms,"
-                        f" over 1 s {sum(gap > 1000 for gap in gaps)}"
-                    )
+        kinds = itertools.groupby(sorted(self.kills, key=_kind), key=_kind)
+        for (victim, name, direct), kills in kinds:
+            gaps = [one.gap_ms for one in kills]
+            lines.append(
+                f"{name} {victim} {'direct' if direct else 'passed on'}: {len(gaps)} kills,"
+                f" gap median {statistics.median(gaps):.0f} ms, max {max(gaps)} ms,"
+                f" over 1 s {sum(gap > 1000 for gap in gaps)}"
+            )
         lines.append(
             f"{self.sent} sent, {self.acknowledged} acknowledged, {len(self.lost)} lost,"
-            f" {len(self.duplicated)} duplicated; {json.dumps(self.results)}"
+            f" {len(self.duplicated)} duplicated, {len(self.unexplained)} of them without a lost"
+            f" answer; {json.dumps(self.results)}"
         )
         return "\n".join(lines)
+
+
+def _kind(kill: Kill) -> tuple[str, str, bool]:
+    return kill.victim, kill.signal, kill.direct
 
 
 @contextlib.asynccontextmanager
@@ -190,23 +240,30 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
     """Three members, and the address that routes name."""
     group = Group(directory)
     service = Service(group, through)
-    group.controller.quorum._apply(
-        encode_event(
-            DeclareGroup(
-                cluster=CLUSTER,
-                name=GROUP,
-                uid="u",
-                replicas=3,
-                min_in_sync_replicas=2,
-                route_address=service.address,
-            )
+    is_split = through == "front"
+    declared: list[DeclareGroup | DeclareFronts] = [
+        DeclareGroup(
+            cluster=CLUSTER,
+            name=GROUP,
+            uid="u",
+            replicas=3,
+            min_in_sync_replicas=2,
+            route_address=None if is_split else service.address,
         )
-    )
+    ]
+    if is_split:
+        group.env = {"GANTRY_STORE_PORT": str(STORE_PORT)}
+        host, _, port = service.address.rpartition(":")
+        declared.append(DeclareFronts(CLUSTER, "clients", host, int(port), 1))
+    for event in declared:
+        group.controller.quorum._apply(encode_event(event))
     group.controller.declare = lambda *_: None  # type: ignore[method-assign]
     try:
         await group.start()
         if through == "door":
             await group.open_doors()
+        if is_split:
+            await group.open_fronts(FRONTS)
         topic = Topic(read_queue_nums=4, write_queue_nums=4, perm=6)  # Node's client makes none
         group.controller.quorum._apply(
             encode_event(CreateTopic(cluster=CLUSTER, name=GROUP, topic=TOPIC, config=topic))
@@ -217,19 +274,23 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
         await group.stop()
 
 
-async def strike(group: Group, service: Service, name: str, victim: Victim = "master") -> Kill:
-    """Send a member the signal, and start it again once it is gone, or let it go on."""
+async def strike(group: Group, service: Service, what: Strike) -> Kill:
+    """Send a process the signal, and start it again once it is gone, or let it go on."""
+    if what.victim == "front":
+        return await _strike_front(group, service, what)
     master = group.master_ip
-    ip = master if victim == "master" else random.choice(sorted({*group.processes} - {master}))
+    is_master = what.victim == "master"
+    ip = master if is_master else random.choice(sorted({*group.processes} - {master}))
     process = group.processes[ip].process
-    is_direct = service.through != "door" and ip in service.targets.values()
-    kill = Kill(int(time.time() * 1000), name, is_direct)
-    is_end = name != "SIGSTOP"
+    is_direct = service.through not in WAYS and ip in service.targets.values()
+    kill = Kill(_now_ms(), what.signal, what.victim, is_direct)
+    is_end = what.signal != "SIGSTOP"
     if is_end:
         service.leaving = ip
-    process.send_signal(getattr(signal, name))
+    process.send_signal(getattr(signal, what.signal))
     if is_end:
         await eventually(lambda: process.poll() is not None, "it ends")
+    kill.done_ms = _now_ms()
     if ip == master:
         await eventually(lambda: group.master_ip != ip, "somebody else is the master")
     if is_end:
@@ -241,14 +302,31 @@ async def strike(group: Group, service: Service, name: str, victim: Victim = "ma
     return kill
 
 
+async def _strike_front(group: Group, service: Service, what: Strike) -> Kill:
+    """End the one that most connections lead to."""
+    assert what.signal in ("SIGKILL", "SIGTERM"), "a front that stands still is not taken out"
+    await group.fronts_serve()
+    ((ip, _),) = Counter(service.targets.values()).most_common(1)
+    process = group.fronts[ip].process
+    kill = Kill(_now_ms(), what.signal, what.victim, True)
+    process.send_signal(getattr(signal, what.signal))
+    await eventually(lambda: process.poll() is not None, "it ends")
+    kill.done_ms = _now_ms()
+    group.boot_front(ip)
+    return kill
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
 async def run(
     directory: Path,
     command: Sequence[str],
-    signals: Sequence[str],
+    strikes: Sequence[Strike],
     through: Through,
-    victim: Victim = "master",
 ) -> Found:
-    """One signal after the other to whoever is the master, or is not; then all is read back."""
+    """One strike after the other; then all is read back."""
     async with group_behind(directory, through) as (group, service):
         client = await asyncio.create_subprocess_exec(
             *command,
@@ -262,15 +340,11 @@ async def run(
         kills = []
         try:
             await eventually(lambda: any(one.is_ok for one in sent), "it sends")
-            for name in signals:
+            for what in strikes:
                 await group.settled()
                 await asyncio.sleep(random.uniform(*PERIOD_S))
-                kills.append(await strike(group, service, name, victim))
-                acknowledged = sum(one.is_ok for one in sent)
-                await eventually(
-                    lambda least=acknowledged: sum(one.is_ok for one in sent) > least + 5,
-                    "it sends again",
-                )
+                kills.append(await strike(group, service, what))
+                await _sends_again(sent)
             await asyncio.sleep(1)
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -280,6 +354,11 @@ async def run(
         await group.settled()
         stored = await stored_keys(f"{group.master_ip}:10911")
     return judge(sent, kills, stored)
+
+
+async def _sends_again(sent: Sequence[Sent]) -> None:
+    so_far = sum(one.is_ok for one in sent)
+    await eventually(lambda: sum(one.is_ok for one in sent) > so_far + 5, "it sends again")
 
 
 async def _read(stream: asyncio.StreamReader | None, sent: list[Sent]) -> None:
@@ -323,23 +402,23 @@ def judge(sent: Sequence[Sent], kills: list[Kill], stored: Counter[str]) -> Foun
         gaps = [after - at for at, after in pairs if kill.at_ms < after <= until_ms]
         kill.gap_ms = max(gaps, default=0)
     results = Counter(one.result.split(":")[0] for one in sent)
+    duplicated = [key for key, count in stored.items() if count > 1]
+    by_key = {one.key: one for one in sent}
+    unexplained = [
+        key
+        for key in duplicated
+        if key not in by_key
+        or stored[key] > 1 + sum(kill.loses_answer(by_key[key]) for kill in kills)
+    ]
     return Found(
         kills=kills,
         sent=len(sent),
         acknowledged=len(ends),
         lost=[one.key for one in sent if one.is_ok and not stored[one.key]],
-        duplicated=[key for key, count in stored.items() if count > 1],
+        duplicated=duplicated,
+        unexplained=unexplained,
         results=dict(results),
     )
-
-
-def _producer(client: str) -> list[str]:
-    if client != "java":
-        return CLIENTS[client]().producer
-    home = BUILT / "java"
-    home.mkdir(parents=True, exist_ok=True)
-    program = ["java", "-cp", java.clients(), f"-Duser.home={home}", *java.SHORT_LIVED]
-    return [*program, "dev.gantry.interop.Probe", "sends"]
 
 
 def main() -> None:
@@ -349,19 +428,19 @@ def main() -> None:
     parser.add_argument(
         "--signal", default="SIGKILL", choices=("SIGKILL", "SIGTERM", "SIGSTOP", "both")
     )
-    parser.add_argument("--victim", default="master", choices=("master", "replica"))
-    parser.add_argument("--through", default="any", choices=("any", "replica", "master", "door"))
-    parser.add_argument("--client", default="go", choices=[*sorted(CLIENTS), "java"])
+    parser.add_argument("--victim", default="master", choices=get_args(Victim))
+    parser.add_argument("--through", default="any", choices=get_args(Through))
+    parser.add_argument("--client", default="go", choices=sorted(PRODUCERS))
     parser.add_argument("program", nargs="*", help="default: the producer of --client")
     args = parser.parse_args()
     names = ("SIGKILL", "SIGTERM") if args.signal == "both" else (args.signal,)
-    signals = [names[number % len(names)] for number in range(args.kills)]
-    command = args.program or _producer(args.client)
+    strikes = [Strike(names[number % len(names)], args.victim) for number in range(args.kills)]
+    command = args.program or PRODUCERS[args.client]().producer
     os.environ.setdefault("GANTRY_ALLOW_UNAUTHENTICATED", "true")
     with tempfile.TemporaryDirectory() as directory:
-        found = asyncio.run(run(Path(directory), command, signals, args.through, args.victim))
+        found = asyncio.run(run(Path(directory), command, strikes, args.through))
     print(found.figures())
-    print("gaps", [(one.signal, one.direct, one.gap_ms) for one in found.kills])
+    print("gaps", [(*_kind(one), one.gap_ms) for one in found.kills])
 
 
 if __name__ == "__main__":

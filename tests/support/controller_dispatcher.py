@@ -184,6 +184,8 @@ class Harness:
         assert self.watchman.table.refuse(member, connection)
 
     async def close(self) -> None:
+        self.requests.fronts.polls.close()
+        self.requests.queue_maps.polls.close()
         self.dispatcher.close()
         self.imports.stop()
         await self.watchman.stop()

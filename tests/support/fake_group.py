@@ -38,6 +38,8 @@ class FakeGroup:
         self.ghosts: tuple[str, ...] = ()  # groups in the route where nobody listens
         self.asked: list[tuple[str, int]] = []
         self.stored = asyncio.Event()
+        self.readers: dict[int, str] = {}
+        self.suggested = 0
 
     def fail(self, code: RequestCode, *faults: Fault) -> None:
         """The next requests with `code` meet these, one each."""
@@ -108,7 +110,7 @@ class FakeGroup:
     def brokers(self) -> list[BrokerData]:
         """The groups of a route."""
         ghosts = [BrokerData({0: f"{name}:10911"}, name, "gantry") for name in self.ghosts]
-        return [BrokerData({0: self.address}, "orders", "gantry"), *ghosts]
+        return [BrokerData({0: self.address, **self.readers}, "orders", "gantry"), *ghosts]
 
     async def _pull(self, command: RemotingCommand) -> RemotingCommand:
         ext = command.ext or {}
@@ -127,7 +129,7 @@ class FakeGroup:
             command,
             code,
             ext={
-                "suggestWhichBrokerId": "0",
+                "suggestWhichBrokerId": str(self.suggested),
                 "nextBeginOffset": str(offset + len(found)),
                 "minOffset": "0",
                 "maxOffset": str(len(log)),

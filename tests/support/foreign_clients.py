@@ -1,19 +1,24 @@
-"""Clients of RocketMQ in other languages than Java: fetched and built once, outside the sources.
+"""Clients of RocketMQ in many languages: fetched and built once, outside the sources.
 
-All that is built lies under ``build/interop``. Each program prints what its module says; producers
-print alike, and so do consumers.
+All that is built lies under ``build/interop``; Java's is ``support.java``'s. Each program prints
+what its module says. Producers print alike, and a consumer's line ends with the message's body.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from support import java
 
 ROOT = Path(__file__).resolve().parents[2]
 INTEROP = ROOT / "tests/interop"
@@ -76,9 +81,45 @@ def node() -> Programs:
     )
 
 
+def java_probe() -> Programs:
+    """RocketMQ's Java client; Maven fetches it."""
+    home = BUILT / "java"
+    home.mkdir(parents=True, exist_ok=True)
+    probe = ["java", "-cp", java.clients(), f"-Duser.home={home}", *java.SHORT_LIVED]
+    probe.append("dev.gantry.interop.Probe")
+    return Programs([*probe, "sends"], [*probe, "push"])
+
+
 CLIENTS: dict[str, Callable[[], Programs]] = {"go": go, "cpp": cpp, "node": node}
 TOOLS = {"go": "go", "cpp": "python3", "node": "npm"}
 """What builds the programs of each; without it they are not there."""
+
+
+@contextlib.asynccontextmanager
+async def started(command: Sequence[str]) -> AsyncIterator[list[str]]:
+    """A program that runs meanwhile, and the lines that it has printed so far."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    reading = asyncio.create_task(_read(process.stdout, lines))
+    try:
+        yield lines
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        await reading
+
+
+async def _read(stream: asyncio.StreamReader, lines: list[str]) -> None:
+    while line := await stream.readline():
+        if line.endswith(b"\n"):
+            lines.append(line.decode().strip())
 
 
 @contextmanager

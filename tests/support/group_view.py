@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.elsewhere import Elsewhere
+from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.mapped.book import QueueBook
+from gantry_broker.clients.mapped.maps import ClusterMaps
+from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.view import Created
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.queues import MessageStore
@@ -24,7 +29,7 @@ from gantry_broker.store.contract import (
 )
 from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_broker.tier.waits import TierReads
-from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.bodies import MessageQueue, TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.frame import FrameDecoder
@@ -49,6 +54,36 @@ class NoControllers:
         self.asked.append((command, done))
 
 
+class LocksInMemory:
+    """A `LockBook` of a master whose controllers keep no locks."""
+
+    def __init__(self) -> None:
+        self._locks = QueueLocks(lambda group, client_id: True)
+        self._locks.by_quorum = False
+
+    def began(self, claim: Claim) -> None:
+        """Nothing is read from anybody."""
+
+    def end(self) -> None:
+        """The test is over anyway."""
+
+    def lock(
+        self,
+        group: str,
+        client_id: str,
+        queues: list[MessageQueue],
+        owns: Callable[[list[MessageQueue]], None],
+    ) -> None:
+        self._locks.lock(group, client_id, queues)
+        owns(self._locks.owned(group, client_id, queues))
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        self._locks.unlock(group, client_id, queues)
+
+    def is_held(self, group: str) -> bool:
+        return self._locks.is_held(group)
+
+
 class FakeGroup:
     """Implements `GroupView`: appends are confirmed at once unless `holding`."""
 
@@ -71,6 +106,9 @@ class FakeGroup:
             self.controllers,
             Elsewhere(self.cluster, NoControllers()),
         )
+        maps = ClusterMaps(self.cluster, self.controllers)
+        self.queues = QueueBook(self, maps, OtherMasters(maps), self.controllers)
+        self.consumers.locks = LocksInMemory()  # type: ignore[assignment]  # there is no quorum
         self.refusal: Refusal | None = None
         self.topic_refusal: Refusal | None = None
         self.append_error: Exception | None = None
@@ -172,6 +210,7 @@ class FakeConnection:
         self.proxied = False
         self.attrs: dict[str, Any] = {}
         self.closed = False
+        self.heard_s = 0.0
         self.turns = Turns()
         self.replies: list[tuple[RemotingCommand, RemotingCommand]] = []
         self.sent: list[RemotingCommand] = []

@@ -224,9 +224,7 @@ class LoneMember:
 
 
 @asynccontextmanager
-async def lone_member(
-    directory: Path, *, clients_elsewhere: bool = False
-) -> AsyncIterator[LoneMember]:
+async def lone_member(directory: Path) -> AsyncIterator[LoneMember]:
     """A member with an empty volume and the id 1, which knows nothing of its group yet."""
     identities.save(directory, identities.Identity(CLUSTER, GROUP, "c", ME))
     line, links = Line(), Links()
@@ -239,7 +237,6 @@ async def lone_member(
         advertise="127.0.0.1",
         remoting_port=1,
         log_segment_bytes=64 * 1024,
-        clients_elsewhere=clients_elsewhere,
     )
     group = await ReplicationGroup.open(options, shared)
     any_links: Any = links

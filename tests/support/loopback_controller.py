@@ -35,12 +35,19 @@ KEY = KeyFile(Path(_FILE)) if _FILE else NO_KEY
 
 
 class LoopbackController:
-    """Must be made inside a running event loop; ``start`` it, ``stop`` it."""
+    """Must be made inside a running event loop; ``start`` it, ``stop`` it.
 
-    def __init__(self, machine: MetadataStateMachine | None = None) -> None:
+    Masters stay where they are, unless it ``spreads`` them.
+    """
+
+    def __init__(
+        self, machine: MetadataStateMachine | None = None, *, spreads: bool = False
+    ) -> None:
         self.machine = MetadataStateMachine() if machine is None else machine
         self.quorum = FakeQuorum(self.machine)
-        self.watchman = Watchman(self.machine, self.quorum.propose, default_timeout_s=2.5)
+        self.watchman = Watchman(
+            self.machine, self.quorum.propose, default_timeout_s=2.5, spreads=spreads
+        )
         dispatcher = Dispatcher(
             self.quorum,
             FakeForwarder(),  # type: ignore[arg-type]  # a fake of the same shape
@@ -81,11 +88,11 @@ class LoopbackController:
         await self.notifier.close()
         await self.watchman.stop()
 
-    def declare(self, replicas: int = 3, min_in_sync: int = 2) -> None:
+    def declare(self, replicas: int = 3, min_in_sync: int = 2, name: str = GROUP) -> None:
         event = DeclareGroup(
             cluster=CLUSTER,
-            name=GROUP,
-            uid="u",
+            name=name,
+            uid="u" if name == GROUP else f"u-{name}",
             replicas=replicas,
             min_in_sync_replicas=min_in_sync,
         )

@@ -22,22 +22,37 @@ from support.real_quorum import RealQuorum
 
 FIRST_PORT = 21000
 HTTP_PORT = 10913
+STORE_PORT = 10914
 SETTLE_WITHIN_S = STARTS_WITHIN_S
 SEND_WITHIN_S = PATIENCE_S
 
 
 class ManyGroups:
-    """The processes by address, and what was acknowledged by group."""
+    """The processes by address, and what was acknowledged by group.
 
-    def __init__(self, directory: Path, count: int, quorum: RealQuorum | None = None) -> None:
+    Attributes:
+        env: of the processes, besides what all have.
+        body_bytes: of each message, at least.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int,
+        quorum: RealQuorum | None = None,
+        *,
+        spreads: bool = False,
+    ) -> None:
         self.directory = directory
         self.quorum = quorum  # without one, a controller of a single voice in this process
         self.names = [f"g-{number:03d}" for number in range(count)]
         self.range = f"g-[000-{count - 1:03d}]"
         network = own_network()
         self.ips = [f"{network}.{number}" for number in (1, 2, 3)]
-        self.controller = LoopbackController()
+        self.controller = LoopbackController(spreads=spreads)
         self.processes: dict[str, Process] = {}
+        self.env: dict[str, str] = {}
+        self.body_bytes = 0
         self.acknowledged: defaultdict[str, list[bytes]] = defaultdict(list)
 
     async def start(self) -> None:
@@ -62,6 +77,8 @@ class ManyGroups:
             GANTRY_HA_PORT="10912",
             GANTRY_HTTP_PORT=str(HTTP_PORT),
             GANTRY_LOCK_WAIT_S="5",
+            GANTRY_STORE_PORT=str(STORE_PORT),
+            **self.env,
         )
 
     async def stop(self) -> None:
@@ -126,7 +143,8 @@ class ManyGroups:
             try:
                 await client.connect(f"{ip}:{self.port(name)}", 1.0)
                 while sent < count:
-                    body = f"{name} {len(self.acknowledged[name])}".encode()
+                    text = f"{name} {len(self.acknowledged[name])}"
+                    body = text.ljust(self.body_bytes, ".").encode()
                     answer = await client.call(send_command(body), 3.0)
                     if answer.code != 0:
                         break

@@ -6,32 +6,36 @@ Every event passes through its bytes on the way, as it does in the log.
 from collections.abc import Iterable
 
 from gantry_controller.metadata.apply import apply
-from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
+from gantry_controller.metadata.clients import Client, ConsumerGroup, QueueOwner, Subscription
 from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
     ChangeSettings,
     CleanBrokerData,
+    DeclareFronts,
     DeclareGroup,
     DeleteKv,
+    DeleteTopic,
     ElectMaster,
     Event,
     FloorRow,
     ForgetMember,
     LiveMember,
+    MapQueues,
     PutKv,
     PutSubscriptionGroup,
     RaiseFloors,
     RegisterBroker,
     ReportConsumers,
+    ReportLocks,
     RetireGroup,
     SetWritable,
     decode_event,
     encode_event,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, Drain, MetadataState
 from gantry_protocol.types import BrokerId, Epoch, Index, Offset
 
 CLUSTER = "c"
@@ -233,14 +237,37 @@ def consumers(world: World) -> None:
             )
         )
         assert result.ok, result
+    for serial, owner in ((1, "b"), (2, "a"), (3, "")):
+        result = world.apply(
+            ReportLocks(
+                cluster=CLUSTER,
+                name=NAME,
+                broker_id=BrokerId(1),
+                master_epoch=world.group.master_epoch,
+                incarnation=world.group.master_incarnation,
+                serial=serial,
+                groups={
+                    "h": (QueueOwner("zeta", 1, owner), QueueOwner("zeta", 0, "c")),
+                    "g": (QueueOwner("a", serial, owner),),
+                },
+            )
+        )
+        assert result.ok, result
 
 
 def told_by_tools(world: World) -> None:
-    """Key-values that came and went, a group without writes, a setting, a floor and a loss."""
+    """Key-values that came and went, no writes to a group, a drain, a setting, a floor, fronts …"""
     row = FloorRow(CLUSTER, NAME, world.group.master_epoch, Epoch(1), Offset(5))
     assert world.apply(RaiseFloors(rows=(row,))).changed
     loss = Loss(Epoch(1), BrokerId(3), Epoch(0), Offset(4), Floor(Epoch(0), Offset(9)), 1)
     world.state.put_plain("losses", (CLUSTER, NAME), loss)
+    fronts = DeclareFronts(cluster=CLUSTER, name="f", address="h", first_port=10950, ports=16)
+    assert world.apply(fronts).changed
+    for topic in ("mapped", "gone"):
+        assert world.apply(MapQueues(cluster=CLUSTER, topic=topic, queues=3)).changed
+    assert world.apply(DeleteTopic(cluster=CLUSTER, name="", topic="gone")).changed
+    world.state.put_plain("drains", (CLUSTER, NAME), Drain(1))
+    world.state.put_plain("newcomers", (CLUSTER, NAME), Index(1))
     for chosen in ("false", "true"):
         world.apply(ChangeSettings(settings={"orderMessageEnable": chosen}))
     world.apply(SetWritable(cluster=CLUSTER, name=NAME, writable=False))

@@ -20,7 +20,7 @@ from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.clients.view import Created
 from gantry_controller.metadata.events import CreateTopic
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.remoting.dispatcher import Dispatcher

@@ -8,21 +8,18 @@ import secrets
 import pytest
 from gantry_broker.tier.stores import (
     CREATED,
-    Absent,
     Created,
     Maybe,
-    Mine,
-    Other,
     Store,
     StoreRefused,
     own_prefix,
-    resolve,
 )
 from gantry_protocol.tier.chain import claim, empty
 from gantry_protocol.tier.damage import DamagedObject, ForeignObject
 from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, Shard
 from gantry_protocol.tier.manifests import Version, encode
 from support.patience import PATIENCE_S
+from support.tier_resolution import Absent, Mine, Other, resolve
 
 PLACE = Shard("demo", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
 RACERS = 16

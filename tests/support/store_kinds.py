@@ -1,6 +1,6 @@
-"""One broker on a store of its own, or before a store in another process; and somebody who uses it.
+"""One broker, or a front of one in a process of its own; and somebody who uses it.
 
-Both are a whole `gantry broker` each, with a controller; the storage process is a process.
+Each with a controller.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gantry_broker.clients import ClientProcessor
-from gantry_broker.host.front import FrontServer
+from gantry_broker.front import FrontServer, FrontSettings
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.bodies.client import (
     ConsumerData,
     HeartbeatData,
@@ -36,7 +36,7 @@ Ext = dict[str, object]
 
 
 class Served:
-    """A broker that serves, of whatever store."""
+    """A broker that serves, or a front of one."""
 
     def __init__(self, server: BrokerServer | FrontServer, controller: LoopbackController) -> None:
         self.server = server
@@ -49,58 +49,68 @@ class Served:
     @property
     def _port(self) -> int:
         if isinstance(self.server, FrontServer):
-            return self.server.remoting_port
+            return self.server.groups[GROUP].port
         return self.server.hosted[0].port
 
     @property
-    def processor(self) -> ClientProcessor:
-        server = self.server
-        found = server.processor if isinstance(server, FrontServer) else server.hosted[0].processor
-        assert found is not None
-        return found
+    def parked_pulls(self) -> int:
+        """Pulls that wait here for a record."""
+        if isinstance(self.server, FrontServer):
+            asides = self.server.groups[GROUP].asides
+            assert asides is not None
+            return asides.parked
+        processor = self.server.hosted[0].processor
+        assert processor is not None
+        return processor.parked_pulls
 
     @property
     def is_ready(self) -> bool:
         if isinstance(self.server, FrontServer):
-            return self.server.ready()[0]
+            group = self.server.groups.get(GROUP)
+            return group is not None and group.asides is not None
         (hosted,) = self.server.hosted
         return hosted.ready()[0] and hosted.processor is not None
 
 
 @asynccontextmanager
 async def served(kind: str, directory: Path, **settings: object) -> AsyncIterator[Served]:
-    """A broker with a store of this kind; `settings` are those of whoever serves clients."""
+    """A broker, or a front of one in a process of its own; `settings` are the broker's."""
     controller = LoopbackController()
     await controller.start()
     controller.declare(replicas=1, min_in_sync=1)
-    common: dict[str, object] = {
-        "group": GROUP,
-        "cluster": CLUSTER,
-        "remoting_port": 0,
-        "http_port": 0,
-        "quorum_key_file": KEY.file,
-        **settings,
-    }
     process: Process | None = None
     if kind == "remote":
-        ip = own_network() + ".9"
         process = Process(
             directory / "store",
             controller.address,
-            GANTRY_BIND=ip,
+            GANTRY_BIND=own_network() + ".9",
             GANTRY_STORE_PORT=str(STORE_PORT),
+            **{f"GANTRY_{name.upper()}": text(value) for name, value in settings.items()},
         )
         server: BrokerServer | FrontServer = FrontServer(
-            BrokerSettings.model_validate({**common, "store": [f"{ip}:{STORE_PORT}"]})
+            FrontSettings(
+                cluster=CLUSTER,
+                controllers=[controller.address],
+                first_port=free_ports(1)[0],
+                http_port=0,
+                store_port=STORE_PORT,
+                quorum_key_file=KEY.file,
+            )
         )
     else:
-        own = {
+        own: dict[str, object] = {
+            "group": GROUP,
+            "cluster": CLUSTER,
             "controllers": [controller.address],
             "data_dir": directory / "broker",
+            "remoting_port": 0,
             "ha_port": 0,
+            "http_port": 0,
+            "quorum_key_file": KEY.file,
             "log_segment_bytes": 1 << 20,
+            **settings,
         }
-        server = BrokerServer(BrokerSettings.model_validate({**common, **own}))
+        server = BrokerServer(BrokerSettings.model_validate(own))
     stop = asyncio.Event()
     task = asyncio.create_task(server.run(stop))
     found = Served(server, controller)

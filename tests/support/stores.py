@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from gantry_broker.queues import MessageStore, rows
-from gantry_broker.store.contract import StoredAt
-from gantry_protocol.records import MessageRecord
+from gantry_broker.store.contract import GetResult, StoredAt
+from gantry_protocol.records import MessageRecord, decode_records
 from gantry_protocol.types import Offset
 
 SEGMENT_BYTES = 1 << 16
@@ -45,6 +45,11 @@ def confirm(store: MessageStore, upto: int | None = None) -> None:
     """Flush everything and confirm it, or what is below `upto`."""
     store.log.flush()
     store.dispatch(store.log.end if upto is None else Offset(upto))
+
+
+def bodies(result: GetResult) -> list[bytes]:
+    """Of the records that a read found."""
+    return [record.body for record in decode_records(result.body)]
 
 
 def as_replica(store: MessageStore) -> MessageStore:

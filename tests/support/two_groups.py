@@ -77,29 +77,33 @@ class TwoGroups:
 
     Args:
         directory: for data and logs; it exists.
+        settings: of each broker, as variables of its environment.
 
     Attributes:
         way: to the master of ``FAR``, for the clients of ``names``.
         names: a name server for clients that shall use ``way``.
+        masters: addresses by group.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
         network = own_network()
         self._directory = directory
-        self._masters = {NEAR: f"{network}.1:{PORT}", FAR: f"{network}.2:{PORT}"}
+        self._settings = settings
+        self._network = network
+        self.masters = {NEAR: f"{network}.1:{PORT}", FAR: f"{network}.2:{PORT}"}
         self._way_host = f"{network}.102"
         self._quorum = ProcessQuorum(directory)
-        self._processes: list[Process] = []
+        self._processes: dict[str, Process] = {}
         self.way = Relay((f"{network}.2", PORT))
         self.names: NameRelay
 
     async def __aenter__(self) -> Self:
         await self._quorum.__aenter__()
         try:
-            for name in self._masters:
-                await self._start(name)
+            for name in list(self.masters):
+                await self.start(name)
             await self.way.start(self._way_host, PORT)
-            self.names = NameRelay(self.name_server, {self._masters[FAR]: self.way.address})
+            self.names = NameRelay(self.name_server, {self.masters[FAR]: self.way.address})
             await self.names.start(self._way_host)
         except BaseException:
             await self._end()
@@ -124,13 +128,25 @@ class TwoGroups:
         """Take connections again."""
         await self.way.start(self._way_host, PORT)
 
+    def silence_way(self) -> None:
+        """Take connections and bytes, and pass nothing on, as a network that drops packets."""
+        self.way.cut()
+
+    def mend_way(self) -> None:
+        """Pass on what has come meanwhile, and what comes."""
+        self.way.mend()
+
+    async def admin(self, method: str, path: str, body: object) -> int:
+        """The status of a request to the controllers' admin API."""
+        return await self._quorum.admin(method, path, body)
+
     async def create_topic(self, topic: str, queues: dict[str, int]) -> None:
         """Create ``topic`` with so many queues in each group."""
         for name, count in queues.items():
             ext = {"topic": topic, "defaultTopic": "TBW102", "perm": "6", "order": "false"}
             ext |= {"readQueueNums": str(count), "writeQueueNums": str(count)}
             ext |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"}
-            await answered(self._masters[name], request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+            await answered(self.masters[name], request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
 
     async def reported(self, group: str, consumer_group: str) -> set[str]:
         """The members of a consumer group whom the master of ``group`` hears, by client id."""
@@ -140,30 +156,44 @@ class TwoGroups:
         found = decode_body(ConsumerTable, answer.body).groups.get(consumer_group)
         return set() if found is None else {one.client_id for one in found.clients}
 
-    async def _start(self, name: str) -> None:
+    async def read(self, path: str) -> bytes:
+        """What the leader's admin API says. Raises ClientError: there is none."""
+        quorum = self._quorum
+        url = f"http://{quorum.address(quorum.leading, 'http')}{path}"
+        async with quorum.session.get(url) as response:
+            response.raise_for_status()
+            return await response.read()
+
+    def end(self, name: str) -> None:
+        """Kill the only member of a group."""
+        one = self._processes.pop(name)
+        one.process.kill()
+        one.process.wait()
+
+    async def start(self, name: str) -> None:
+        """Declare a group, and start its only member."""
+        self.masters.setdefault(name, f"{self._network}.{len(self.masters) + 1}:{PORT}")
         wish = GroupDeclaration(uid=name, replicas=1, min_in_sync_replicas=1)
         path = f"/v1/groups/{CLUSTER}/{name}"
         status = await self._quorum.admin("PUT", path, wish.model_dump(mode="json"))
         assert status in (200, 201), status
-        host = self._masters[name].partition(":")[0]
+        host = self.masters[name].partition(":")[0]
         controllers = ",".join(self._quorum.address(node) for node in self._quorum.nodes)
-        self._processes.append(
-            Process(
-                self._directory / name,
-                controllers,
-                GANTRY_NAME=f"{name}-0",
-                GANTRY_GROUP=name,
-                GANTRY_BIND=host,
-                GANTRY_REMOTING_PORT=str(PORT),
-                GANTRY_QUORUM_KEY_FILE=str(self._quorum.key_file),
-                GANTRY_ALLOW_UNAUTHENTICATED="true",
-            )
+        self._processes[name] = Process(
+            self._directory / name,
+            controllers,
+            GANTRY_NAME=f"{name}-0",
+            GANTRY_GROUP=name,
+            GANTRY_BIND=host,
+            GANTRY_REMOTING_PORT=str(PORT),
+            GANTRY_QUORUM_KEY_FILE=str(self._quorum.key_file),
+            GANTRY_ALLOW_UNAUTHENTICATED="true",
+            **self._settings,
         )
 
     async def _end(self) -> None:
-        for one in self._processes:
-            one.process.kill()
-            one.process.wait()
+        for name in list(self._processes):
+            self.end(name)
         await self._quorum.__aexit__(None, None, None)
 
 

@@ -5,9 +5,15 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from gantry_protocol.frame import FrameDecoder, RemotingCommand, encode
+from gantry_protocol.frame import FrameDecoder, RemotingCommand, encode, reply
+from gantry_protocol.remoting.server import Connection
 
 READ_TIMEOUT_S = 60.0  # on a busy machine; who is merely idle is left alone for 120
+
+
+def echo(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    """Serve a request by what it brought; the remark names who sent it."""
+    return reply(command, 0, connection.peer, command.ext, command.body)
 
 
 class WirePeer:

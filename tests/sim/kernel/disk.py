@@ -35,11 +35,13 @@ class DiskOptions:
         sync_us: least and greatest ordinary duration of a sync.
         stall_rate: share of syncs that take up to ``stall_us``.
         stall_us: the greatest duration of a slow sync.
+        cold_rate: share of reads that find nothing in memory.
     """
 
     sync_us: tuple[int, int] = (100, 2_000)
     stall_rate: float = 0.0
     stall_us: int = 500 * MS
+    cold_rate: float = 0.0
 
     @classmethod
     def swarm(cls, rng: Random) -> DiskOptions:

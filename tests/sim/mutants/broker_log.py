@@ -9,6 +9,7 @@ LOG = "gantry_broker.log"
 POWER = "unit/broker/log/test_power.py"
 RECOVERY = "unit/broker/log/test_recovery.py"
 CHECKED = "unit/broker/log/test_checked.py"
+FULL = "unit/broker/log/test_full_disk.py"
 CUTTING = "unit/broker/log/test_cutting.py"
 COMMIT = "unit/broker/log/test_group_commit.py"
 TWO_FILES = "test_a_flush_over_two_files_leaves_both_and_their_names_on_the_disk"
@@ -18,6 +19,8 @@ POSITIONS = "unit/broker/clients/test_positions.py"
 NAMES = "unit/broker/clients/test_names.py"
 TRANSACTIONS = "unit/broker/clients/test_transactions.py"
 CLOCK = "unit/broker/store/test_clock.py"
+
+CUT_OF_DAMAGE = "test_what_a_cut_keeps_of_a_damaged_range_gets_no_sum_of_its_own"
 
 MUTANTS = (
     Mutant(
@@ -31,7 +34,7 @@ MUTANTS = (
                 "log.log_start if head is None else log.end",
             ),
         ),
-        UnitTests(STORE),
+        UnitTests("unit/broker/queues/test_derived_rows.py"),
     ),
     Mutant(
         "damaged-disk-believed",
@@ -235,6 +238,22 @@ MUTANTS = (
         UnitTests(f"{STATE}::test_a_state_makes_no_offset_young"),
     ),
     Mutant(
+        "equal-record-taken-for-the-last",
+        "offsets",
+        "an offset falls back to an older one while records of it are confirmed one by one",
+        (
+            Edit(
+                "gantry_broker.store.tables.offsets:ConsumerOffsets.apply",
+                "key not in self._dirty and key not in self._on_the_way",
+                "key not in self._dirty",
+            ),
+        ),
+        UnitTests(
+            "unit/broker/store/test_tables.py"
+            "::test_the_last_record_in_the_log_counts_until_it_is_confirmed"
+        ),
+    ),
+    Mutant(
         "numbers-from-confirm",
         "H12",
         "a promoted master's store gives out numbers that unconfirmed records have already",
@@ -303,26 +322,53 @@ MUTANTS = (
         "cut-of-damage",
         "log",
         "a cut gives damaged bytes beside it a sum of their own",
+        (Edit(f"{LOG}.cutting:_sums_below", "crc = sums.UNKNOWN", "crc = whole.crc + 1"),),
+        UnitTests(f"{CUTTING}::{CUT_OF_DAMAGE}"),
+    ),
+    Mutant(
+        "sum-of-damage-made-anew",
+        "log",
+        "what a cut keeps of a damaged range passes for sound",
         (
             Edit(
-                f"{LOG}.commit_log:CommitLog.truncate",
-                "cutting.check_cut_sum(self._segments.at(to, flushed=to), to)",
-                "pass",
+                f"{LOG}.cutting:_sums_below",
+                "not sums.is_match(segment.descriptor, segment.start, whole)",
+                "False",
             ),
         ),
-        UnitTests(f"{CUTTING}::test_a_cut_next_to_damage_is_refused_before_anything_is_cut"),
+        UnitTests(f"{CUTTING}::{CUT_OF_DAMAGE}"),
     ),
     Mutant(
         "damage-at-a-cut-refused",
         "log",
-        "a member whose damage begins at the cut can never follow",
+        "a member whose damage is at the cut can never follow",
         (
             Edit(
                 f"{LOG}.commit_log:CommitLog._check_cut",
-                "if error.damage.start != to:",
-                "if True:",
+                "pass  # it goes, and what is kept of its range has no sum then",
+                "raise",
             ),
         ),
         UnitTests(f"{CHECKED}::test_a_cut_forgets_what_it_took"),
+    ),
+    Mutant(
+        "waiting-sums-unread",
+        "log",
+        "on a full disk a member takes what it flushed for damaged, and derives no more from it",
+        (Edit(f"{LOG}.checked:Checks._entries", "_continue(known, start, late)", "pass"),),
+        UnitTests(f"{FULL}::test_what_is_flushed_is_read_by_the_sums_that_wait"),
+    ),
+    Mutant(
+        "waiting-sums-lost-in-a-cut",
+        "log",
+        "what a cut on a full disk keeps is damage that nobody can mend",
+        (
+            Edit(
+                f"{LOG}.commit_log:CommitLog.truncate",
+                "self._forget_from(to, due)",
+                "self._forget_from(to, [])",
+            ),
+        ),
+        UnitTests(f"{FULL}::test_sums_that_wait_go_on_waiting_after_a_cut"),
     ),
 )

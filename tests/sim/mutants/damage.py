@@ -7,6 +7,9 @@ from sim.mutants.mutant import UnitTests, one_edit
 _mutant = one_edit("gantry_broker")
 REPAIR = "unit/broker/ha/test_repair.py"
 DAMAGED = "unit/broker/member/test_damaged_log.py"
+CONTINUITY = "unit/broker/queues/test_continuity.py"
+UNPROVED = f"{CONTINUITY}::test_what_does_not_go_on_is_wanted_anew_at_every_start"
+NEVER_A_SUM = f"{REPAIR}::test_a_range_that_never_had_a_sum_is_taken_once_it_is_confirmed"
 
 MUTANTS = (
     _mutant(
@@ -163,5 +166,68 @@ MUTANTS = (
         UnitTests(
             "unit/broker/queues/test_damage.py::test_it_begins_behind_what_nobody_has_any_more"
         ),
+    ),
+    _mutant(
+        "unproved-bytes-believed",
+        "broker log",
+        "a bit flips in bytes whose newest sums a power cut took: that broker never starts again",
+        "queues.message_store:MessageStore._prove",
+        "if reason:",
+        "if False:",
+        UnitTests(UNPROVED),
+    ),
+    _mutant(
+        "doubt-until-the-next-start",
+        "broker log",
+        "a broker that ends before its bytes were fetched takes them for sound at its next start",
+        "log.mending:Mending.doubt",
+        "self._restate(sums.RangeSum(start, length, sums.UNKNOWN))",
+        "self._checks.forget(start, start + length)",
+        UnitTests(UNPROVED),
+    ),
+    _mutant(
+        "rows-of-unproved-bytes",
+        "broker log",
+        "queues are derived from a record with a flipped bit before anybody looks whether it fits",
+        "queues.message_store:MessageStore._prove",
+        "min(upto, Offset(mending.unproved[0].start))",
+        "upto",
+        UnitTests(UNPROVED),
+    ),
+    _mutant(
+        "any-number-begins-a-queue",
+        "broker log",
+        "the last record of a queue, in another queue by a flipped bit, is served from there",
+        "queues.continuity:Continuity._goes_on",
+        "0 if self._is_whole else number",
+        "number",
+        UnitTests(UNPROVED),
+    ),
+    _mutant(
+        "unconfirmed-bytes-of-the-master",
+        "broker log",
+        "bytes of another epoch are written where this member's own unconfirmed ones stand",
+        "ha.repair:Repairs._repair",
+        "damage.end > self._confirmed()",
+        "False",
+        UnitTests(NEVER_A_SUM),
+    ),
+    _mutant(
+        "anything-instead-of-unknown-bytes",
+        "broker log",
+        "what is no run of whole records is written into a log",
+        "ha.repair:Repairs._repair",
+        "check_units(data, damage.start)",
+        "pass",
+        UnitTests(NEVER_A_SUM),
+    ),
+    _mutant(
+        "fetched-and-still-unknown",
+        "broker log",
+        "bytes that were fetched stay damaged by their sum, and are fetched for ever",
+        "log.mending:Mending.state",
+        "self._restate(sums.RangeSum(damage.start, damage.length, crc))",
+        "pass",
+        UnitTests(NEVER_A_SUM),
     ),
 )

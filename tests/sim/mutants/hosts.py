@@ -7,7 +7,7 @@ from sim.mutants.planting import Edit
 
 CLIENTS = "unit/broker/clients"
 CONTROL = "unit/broker/control"
-DOOR = "unit/broker/door/test_course.py"
+DOOR = "unit/broker/control/test_course.py"
 HOST = "unit/broker/host"
 QUEUES = "unit/broker/queues"
 ROUTING = f"{CLIENTS}/test_routing.py"
@@ -25,7 +25,7 @@ MUTANTS = (
         "doubt-ends-nothing",
         "door",
         "a master that stands still is asked about once a second only",
-        "broker.door.core.course:Course.looked",
+        "broker.control.core.course:Course.looked",
         "self.doubt(now_s)",
         "pass",
         f"{DOOR}::test_a_master_that_owes_answers_and_gives_none_is_doubted",
@@ -34,7 +34,7 @@ MUTANTS = (
         "master-stays-doubted",
         "door",
         "all controllers are asked all the time about a master that serves",
-        "broker.door.core.course:Course.heard",
+        "broker.control.core.course:Course.heard",
         "self._doubted_s = None",
         "pass",
         f"{DOOR}::test_the_next_master_ends_the_doubt",
@@ -121,6 +121,15 @@ MUTANTS = (
         f"{CONTROL}/test_agent.py::test_a_pod_asks_for_no_election_before_its_group_is_declared",
     ),
     _mutant(
+        "two-copies-under-one-id",
+        "control",
+        "a copy knocks at a new quorum under an id that another volume was given",
+        "broker.control.agent:ControlAgent._register_once",
+        "if is_behind or answer.code in _UNKNOWN_TO_CONTROLLER:",
+        "if not is_behind and answer.code in _UNKNOWN_TO_CONTROLLER:",
+        f"{CONTROL}/test_agent.py::test_an_id_that_a_new_quorum_gave_to_another_volume_is_given_up",
+    ),
+    _mutant(
         "unknown-counts-as-refused",
         "control",
         "a change of the set that may have been made counts as refused",
@@ -175,6 +184,15 @@ MUTANTS = (
         f"{HOST}/test_hosting.py::test_who_begins_anew_has_ended_before",
     ),
     _mutant(
+        "news-of-any-cluster",
+        "host",
+        "news of consumers that name another cluster, or none, are done",
+        "broker.host.hosting:_consumers_changed",
+        "from_ext(ConsumersChangedHeader, request.ext).cluster_name == group.cluster",
+        "True",
+        f"{HOST}/test_hosting.py::test_news_of_consumers_are_of_its_own_cluster",
+    ),
+    _mutant(
         "guard-blind",
         "host",
         "a guard that stood still itself ends a broker that was never stopped",
@@ -184,31 +202,13 @@ MUTANTS = (
         f"{HOST}/test_guard.py::test_only_a_process_that_was_stopped_at_each_look_is_ended",
     ),
     _mutant(
-        "front-forgets-offsets",
-        "host",
-        "offsets are lost when the store of a broker without a disk leaves",
-        "broker.host.front:FrontServer.state_told",
-        "self.processor.flush_offsets(lambda: None)",
-        "pass",
-        f"{HOST}/test_front.py::test_offsets_are_written_once_the_store_leaves",
-    ),
-    _mutant(
-        "front-keeps-sessions",
-        "host",
-        "clients stay with a broker that has lost its store",
-        "broker.host.front:FrontServer.store_lost",
-        "self.router.end_sessions(list(self.remoting.connections.values()))",
-        "pass",
-        f"{HOST}/test_front.py::test_who_loses_its_store_serves_nobody",
-    ),
-    _mutant(
         "rows-ahead-of-the-log",
         "queues",
         "after a power cut rows tell of records that are gone",
         "broker.queues.dispatcher:Dispatcher.store",
         "self._log.flush()",
         "pass",
-        f"{QUEUES}/test_message_store.py::test_rows_never_know_more_than_the_log_has_on_the_disk",
+        f"{QUEUES}/test_derived_rows.py::test_rows_never_know_more_than_the_log_has_on_the_disk",
     ),
     _mutant(
         "skipped-number-taken",
@@ -217,7 +217,7 @@ MUTANTS = (
         "broker.queues.dispatcher:Dispatcher._take_all",
         "if queue.max_offset != number:",
         "if False:",
-        f"{QUEUES}/test_message_store.py::test_a_log_that_skips_a_queue_offset_is_refused_and_not_guessed",
+        f"{QUEUES}/test_derived_rows.py::test_a_log_that_skips_a_queue_offset_is_refused_and_not_guessed",
     ),
     _mutant(
         "saver-failure-forgotten",
@@ -235,7 +235,7 @@ MUTANTS = (
         "broker.queues.saving:Scrubber._tell",
         "self._loop.call_soon_threadsafe(self._look, entry)",
         "pass",
-        f"{QUEUES}/test_message_store.py::test_old_damage_is_found_in_the_background_and_the_start_goes_on",
+        f"{QUEUES}/test_derived_rows.py::test_old_damage_is_found_in_the_background_and_the_start_goes_on",
     ),
     _mutant(
         "expired-members-stay",
@@ -286,9 +286,9 @@ MUTANTS = (
         "queues-of-others-locked",
         "sessions",
         "a broker locks queues of another broker",
-        "broker.clients.membership:Membership.lock",
-        " if queue.broker_name == self._view.broker_name",
-        "",
+        "broker.clients.mapped.locks:MappedLocks._sorted",
+        "if queue.broker_name == self._view.broker_name:",
+        "if True:",
         f"{CLIENTS}/test_membership.py::test_locks_over_the_wire_are_for_this_brokers_queues",
     ),
     _mutant(

@@ -190,4 +190,50 @@ MUTANTS = (
         ),
         UnitTests("unit/controller/liveness/test_floors.py"),
     ),
+    Mutant(
+        "one-id-for-two-volumes",
+        "ids",
+        "a copy of a group registers under the id that another volume was given meanwhile",
+        (
+            Edit(
+                "gantry_controller.remoting.control:ControllerRequests._register",
+                "header.register_check_code not in (None, member.check_code)",
+                "False",
+            ),
+        ),
+        UnitTests(
+            "unit/controller/remoting/test_wire.py::TestRegister::test_an_id_is_of_one_volume"
+        ),
+    ),
+    Mutant(
+        "older-brokers-refused",
+        "ids",
+        "brokers of an older version, and Java's, cannot register any more",
+        (
+            Edit(
+                "gantry_controller.remoting.control:ControllerRequests._register",
+                "not in (None, member.check_code)",
+                "!= member.check_code",
+            ),
+        ),
+        UnitTests(
+            "unit/controller/remoting/test_wire.py::TestRegister::test_an_id_is_of_one_volume"
+        ),
+    ),
+    Mutant(
+        "registered-without-its-code",
+        "ids",
+        "a broker does not say for what its volume was given the id it registers under",
+        (
+            Edit(
+                "gantry_broker.control.joining:Joining.obtain",
+                "self.check_code = found.check_code",
+                "pass",
+            ),
+        ),
+        UnitTests(
+            "unit/broker/control/test_agent.py"
+            "::test_an_id_that_a_new_quorum_gave_to_another_volume_is_given_up"
+        ),
+    ),
 )

@@ -12,6 +12,7 @@ BOTH, VIEW = (
     "unit/broker/clients/test_elsewhere.py",
     "unit/controller/metadata/test_consumer_view.py",
 )
+SESSIONS = "unit/broker/clients/test_membership.py"
 REPORTS = "unit/broker/clients/test_consumers.py"
 EVENTS = "unit/controller/metadata/test_subscriptions.py"
 TOLD = "integration/controller/test_notifier.py"
@@ -37,7 +38,7 @@ MUTANTS = (
         "leaving-one-master-moves-queues",
         "a client that loses one of two connections has all others divide their queues anew",
         f"{CLIENTS}.sessions:Sessions._leave",
-        "elif not self._book.is_elsewhere(name, gone.client_id):",
+        "elif not self._is_one(name, gone.client_id):",
         "else:",
         BOTH,
     ),
@@ -48,6 +49,22 @@ MUTANTS = (
         "here.tell(group)",
         "pass",
         BOTH,
+    ),
+    _mutant(
+        "only-heartbeats-are-heard",
+        "a client that pulls, and sends no heartbeat because another broker is silent, is put out",
+        f"{CLIENTS}.sessions:Sessions.expire",
+        "max(seen_at, conn.heard_s)",
+        "seen_at",
+        SESSIONS,
+    ),
+    _mutant(
+        "left-out-groups-keep-their-members",
+        "a client whose UnregisterClient was lost keeps queues as long as it is connected",
+        f"{CLIENTS}.sessions:Sessions.expire",
+        " or seen_at < newest[conn.id] - EXPIRY_S",
+        "",
+        SESSIONS,
     ),
     _mutant(
         "part-of-the-whole-believed",

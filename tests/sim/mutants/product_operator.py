@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sim.mutants import fronts_operator, shards_operator
 from sim.mutants.mutant import UnitTests, one_edit
 
 _mutant = one_edit("gantry_operator")
@@ -188,7 +189,7 @@ MUTANTS = (
         "operator",
         "what happened while a watch was away is never looked at",
         "resync:Resync.close_gaps",
-        "self._gaps.add((kind, scope))",
+        "self._gaps[kind, scope] = None",
         "pass",
         UnitTests(
             "unit/operator/test_resync.py::test_a_watch_that_begins_anew_is_followed_by_a_list"
@@ -337,7 +338,7 @@ MUTANTS = (
         "operator",
         "a resource that is being deleted gets its objects back",
         "reconcile.apply:Applier._apply_object",
-        "elif not _owns(seen, manifest) and await self._is_leaving(seen):",
+        "elif not _owns(seen, manifest) and await self._is_leaving(key, seen):",
         "elif False:",
         UnitTests(
             "unit/operator/test_reconcile.py::test_what_a_deletion_has_cut_loose_is_not_taken_back"
@@ -416,7 +417,7 @@ MUTANTS = (
         "retires-who-is-back",
         "operator",
         "a group that was created again is retired",
-        "reconcile.departed:retire",
+        "reconcile.departed:_retire",
         "if not has_departed(view, owner, pods):",
         "if False:",
         UnitTests("unit/operator/test_departed.py::test_who_was_created_again_stays"),
@@ -425,7 +426,7 @@ MUTANTS = (
         "unreachable-quorum-taken-for-no-group",
         "operator",
         "a group is left on record because its quorum did not answer",
-        "reconcile.departed:retire",
+        "reconcile.departed:_retire",
         "if isinstance(view, Unreachable):",
         "if False:",
         UnitTests(
@@ -476,4 +477,6 @@ MUTANTS = (
             "unit/operator/test_quorum_deletion.py::test_before_a_quorum_starts_all_of_its_claims_are_read"
         ),
     ),
+    *fronts_operator.MUTANTS,
+    *shards_operator.MUTANTS,
 )

@@ -55,11 +55,22 @@ MUTANTS = (
         "rot-untold-to-the-log",
         "tier",
         "what the pack maker finds damaged is never repaired",
-        "tier.calls:Calls._cut",
+        "tier.calls:Calls._cut_below",
         "self._log.compare(error.damage.start, error.damage.end)",
         "pass",
         UnitTests(
             "unit/broker/tier/test_calls.py::test_a_byte_that_rotted_is_told_to_the_log_and_the_pack_tried_again"
+        ),
+    ),
+    _mutant(
+        "waiting-sums-end-packs",
+        "tier",
+        "a full disk that needs the upload to have room again never gets it",
+        "tier.calls:Calls._cut_below",
+        "return await self._cut_below(call, Offset(error.damage.start))",
+        "raise",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_what_waits_for_room_for_its_sums_stays_out_of_a_pack"
         ),
     ),
     _mutant(
@@ -210,6 +221,86 @@ MUTANTS = (
         "pass",
         UnitTests(
             "unit/broker/tier/test_uploader.py::test_a_timer_that_was_set_anew_rings_as_set_last"
+        ),
+    ),
+    _mutant(
+        "versions-all-or-none",
+        "tier",
+        "a reader far behind never catches up with a store that fails now and then",
+        "tier.reader:TierReader._catch_up",
+        "for at in range(0, len(numbers), AT_ONCE):\n"
+        "            versions = await read_versions(store, place, numbers[at : at + AT_ONCE])",
+        "for at in (0,):\n            versions = await read_versions(store, place, numbers)",
+        UnitTests(
+            "unit/broker/tier/test_reader.py::test_a_reader_far_behind_catches_up_though_calls_fail_now_and_then"
+        ),
+    ),
+    _mutant(
+        "progress-uncounted",
+        "tier",
+        "a reader that gets on rests as long as one that does not",
+        "tier.reader:TierReader._run",
+        "TROUBLE_S if self._progress == known else self._follow_s",
+        "TROUBLE_S",
+        UnitTests(
+            "unit/broker/tier/test_reader.py::test_a_reader_far_behind_catches_up_though_calls_fail_now_and_then"
+        ),
+    ),
+    _mutant(
+        "never-begins-at-what-is-left",
+        "tier",
+        "a reader whose versions were all removed follows the tier no more until a restart",
+        "tier.reader:TierReader._begin_at",
+        "0 < known < v - 1",
+        "False",
+        UnitTests(
+            "unit/broker/tier/test_reader.py::test_a_reader_that_fell_behind_a_rule_of_the_bucket_goes_on_from_what_is_left"
+        ),
+    ),
+    _mutant(
+        "begins-behind-any-hole",
+        "tier",
+        "a version that is hidden for a moment makes a reader forget what is before it",
+        "tier.reader:TierReader._begin_at",
+        " and await first_version(self._store, self._place) == v",
+        "",
+        UnitTests(
+            "unit/broker/tier/test_reader.py::test_a_version_that_is_hidden_is_no_reason_to_begin_anew"
+        ),
+    ),
+    _mutant(
+        "hole-waited-for-alone",
+        "tier",
+        "a master waits for removed versions that its own reader has long passed",
+        "tier.core.session:UploadSession.doubt",
+        "self.commit is None and chain.v > self.chain.v",
+        "False",
+        UnitTests(
+            "unit/broker/tier/core/test_upload_role.py::test_a_hole_that_another_reader_has_passed_is_waited_for_no_more"
+        ),
+    ),
+    _mutant(
+        "removed-records-promised",
+        "tier",
+        "GET_MIN_OFFSET says a record that a rule of the bucket has removed",
+        "tier.waits:first_offset",
+        "if tier is None or low >= local:",
+        "if True:",
+        UnitTests(
+            "unit/broker/clients/test_tier_pulls.py"
+            "::test_what_was_removed_from_the_tier_is_not_promised"
+        ),
+    ),
+    _mutant(
+        "sent-on-for-a-missing-pack",
+        "tier",
+        "the first offset of a queue rises while a pack is missing that may come back",
+        "tier.reader:TierReader.first",
+        "found.next_valid if isinstance(found, Gone) else offset",
+        "self.index.runs.start(queue) or offset",
+        UnitTests(
+            "unit/broker/tier/test_reader.py"
+            "::test_when_the_oldest_packs_were_removed_the_rest_is_served"
         ),
     ),
 )

@@ -8,7 +8,7 @@ from sim.mutants.planting import Edit
 TABLE = "unit/protocol/test_unanswered.py"
 RESENT = "unit/broker/clients/test_resent.py"
 ROUTING = "unit/broker/clients/test_routing.py"
-COURSE = "unit/broker/door/test_course.py"
+COURSE = "unit/broker/control/test_course.py"
 PEERS = "unit/broker/control/test_peers.py"
 
 
@@ -66,6 +66,14 @@ MUTANTS = (
         f"{RESENT}::test_what_is_not_there_is_stored",
     ),
     _mutant(
+        "torn-batch-stored-whole",
+        "the first messages of a batch that a failover cut in two are stored twice",
+        "gantry_broker.clients.resent:ResentSends._looked",
+        "elif stored:",
+        "elif False:",
+        f"{RESENT}::test_of_a_batch_whose_end_was_cut_off_the_rest_is_stored",
+    ),
+    _mutant(
         "resent-before-the-tail-is-confirmed",
         "a send is stored again, since the first one is not confirmed yet",
         "gantry_broker.clients.resent:_Lookup._learned",
@@ -76,7 +84,7 @@ MUTANTS = (
     _mutant(
         "door-follows-a-former-master",
         "clients are led back to a master that is none any more",
-        "gantry_broker.door.core.course:Course.heard",
+        "gantry_broker.control.core.course:Course.heard",
         "epoch < self.epoch",
         "False",
         f"{COURSE}::test_only_an_answer_of_the_newest_epoch_counts",
@@ -84,7 +92,7 @@ MUTANTS = (
     _mutant(
         "door-trusts-a-lost-master",
         "clients wait up to a second for a master that was elected long ago",
-        "gantry_broker.door.core.course:Course.doubt",
+        "gantry_broker.control.core.course:Course.doubt",
         "self._doubt_ends_s = now_s + DOUBT_S",
         "pass",
         f"{COURSE}::test_a_lost_master_is_doubted_for_a_while",

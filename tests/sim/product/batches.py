@@ -220,9 +220,15 @@ class Batches(Clients):
     def _judge_batch(self, batch: _Batch, places: list[list[int]]) -> None:
         flat = [place for found in places for place in found]
         if batch.place is not None:
-            wanted = list(range(batch.place, batch.place + len(batch.keys)))
-            if flat != wanted:
-                raise Violation(f"a batch was acknowledged at {wanted[0]}, and is at {flat}")
+            # Without a gap, but where a failover has cut it and the next master stored the rest.
+            if flat != sorted(flat) or {len(found) for found in places} != {1}:
+                raise Violation(f"a batch was acknowledged at {batch.place}, and is at {flat}")
+            if flat[0] != batch.place:
+                raise Violation(f"a batch was acknowledged at {batch.place}, and begins at {flat}")
+            is_whole = flat[-1] - flat[0] == len(flat) - 1
+            if not is_whole and not self._cluster.doors:
+                raise Violation(f"a batch that nobody gave a next master has gaps: {flat}")
+            self._cluster.world.count("batch-whole" if is_whole else "batch-completed")
         elif batch.refused and flat:
             raise Violation(f"a batch of {len(batch.keys)} was refused, and is at {flat}")
         elif flat:

@@ -29,6 +29,7 @@ from sim.product.bucket import open_store
 from sim.product.files import FcntlModule, OsModule, syncfs
 from sim.product.loop import failures
 from sim.product.machines import current, running
+from sim.product.pack_processes import SYS, SubprocessModule
 from sim.product.syncer import SelectModule, SimSyncer
 from sim.product.tcp import SocketModule
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WAL_BYTES = 256 * 1024
+PACK_THREAD_BYTES = 16 * 1024
 PRODUCT = ("gantry_protocol", "gantry_controller", "gantry_broker", "gantry_operator", "gantry_cli")
 
 
@@ -186,9 +188,12 @@ def _stand_ins() -> dict[int, Any]:
 
 def _special() -> list[tuple[str, str, Any]]:
     """Names of single modules: (module, name, stand-in)."""
+    import aiohttp.connector  # noqa: F401 - named below
+    from gantry_broker.tier.core.losses import Patience
     from gantry_controller.node.options import NodeOptions
 
     return [
+        ("aiohttp.connector", "monotonic", _time.monotonic),
         ("gantry_protocol.process.listening", "socket", SocketModule),
         ("gantry_broker.log.kernel_syncs", "select", SelectModule),
         ("gantry_controller.server", "gc", _Collector()),
@@ -198,6 +203,17 @@ def _special() -> list[tuple[str, str, Any]]:
             "NodeOptions",
             partial(NodeOptions, segment_size_bytes=WAL_BYTES),
         ),
+        # Waits for objects of the tier, and what is concluded from them, within a run; likewise.
+        (
+            "gantry_broker.tier.reader",
+            "Patience",
+            partial(Patience, last_s=4.0, over_s=5.0, removed_s=4.0),
+        ),
+        ("gantry_broker.tier.reader", "DAMAGED_S", 3.0),
+        # Packs of a run are small; the larger ones are made by processes as usual.
+        ("gantry_broker.tier.packing", "THREAD_MAX_BYTES", PACK_THREAD_BYTES),
+        ("gantry_broker.tier.packing", "subprocess", SubprocessModule),
+        ("gantry_broker.tier.pack_process", "sys", SYS),
         ("gantry_broker.queues.kv", "Rdict", kv.Rdict),
         ("gantry_broker.queues.kv", "WriteBatch", kv.WriteBatch),
         ("gantry_broker.queues.kv", "_options", kv.options),
@@ -216,7 +232,8 @@ class Bindings:
     def put(self) -> None:
         """Replace."""
         from gantry_broker.door.server import DoorServer
-        from gantry_broker.host.server import BrokerServer, FrontServer
+        from gantry_broker.front.server import FrontServer
+        from gantry_broker.host.server import BrokerServer
         from gantry_broker.log import kernel_syncs
         from gantry_broker.tier.stores import opening
         from gantry_controller.server import Controller

@@ -3,11 +3,14 @@
 The store's side of a call happens in the world and does not end with the process that asked: a put
 of a dead, frozen or deposed broker may land long after. What a store promises is kept: a create
 writes a key at most once, a read sees every earlier write, a listing is sorted and whole.
+
+What no store should do is done on demand (``bucket_losses``): objects are hidden, damaged, removed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +90,13 @@ class Bucket:
     """The objects, and who is told of each change.
 
     Attributes:
-        objects: by key.
+        objects: as they were written, by key, in the order of writing.
         put: called before an object is written, with its key and bytes; raises ``Violation``.
         deleted: called before one is deleted.
+        is_away: nothing is shown, and nothing taken.
+        hidden: keys that are not shown, though they cannot be written.
+        removed: keys of objects that are gone.
+        damaged: what is given out instead of the object, by key.
     """
 
     def __init__(self, world: World, options: BucketOptions) -> None:
@@ -98,6 +105,10 @@ class Bucket:
         self.objects: dict[str, bytes] = {}
         self.put: Callable[[str, bytes], None] = lambda _key, _data: None
         self.deleted: Callable[[str], None] = lambda _key: None
+        self.is_away = False
+        self.hidden: Counter[str] = Counter()
+        self.removed: set[str] = set()
+        self.damaged: dict[str, bytes] = {}
         self.rng = world.stream("bucket")
         self._down_until_us = 0
         self._plan_outage()
@@ -124,11 +135,26 @@ class Bucket:
 
     def write(self, key: str, data: bytes) -> bool:
         """Write it unless it is there; whether it was written."""
-        if key in self.objects:
+        if self.is_away or (key in self.objects and key not in self.removed):
             return False
         self.put(key, data)
         self.objects[key] = data
+        self.removed.discard(key)
         return True
+
+    def read(self, key: str) -> bytes | None:
+        """What a client is given; None where nothing is shown."""
+        if self.is_away or self.hidden[key] or key in self.removed:
+            return None
+        return self.damaged.get(key, self.objects.get(key))
+
+    def restore(self, *, removed: bool) -> None:
+        """What was hidden or damaged is as it was written; with ``removed`` that, too."""
+        self.is_away = False
+        self.hidden.clear()
+        self.damaged.clear()
+        if removed:
+            self.removed.clear()
 
     def fate(self) -> str:
         """What becomes of a create."""
@@ -188,7 +214,7 @@ class BucketStore:
         self, key: str, *, max_bytes: int, timeout_s: float = MANIFEST_TIMEOUT_S
     ) -> bytes | None:
         await self._answer()
-        data = self._bucket.objects.get(key)
+        data = self._bucket.read(key)
         if data is not None and len(data) > max_bytes:
             raise StoreRefused(f"{key} has {len(data)} bytes.")
         await asyncio.sleep(self._bucket.latency_s())
@@ -198,7 +224,7 @@ class BucketStore:
         self, key: str, start: int, length: int, *, timeout_s: float = DATA_TIMEOUT_S
     ) -> bytes | None:
         await self._answer()
-        data = self._bucket.objects.get(key)
+        data = self._bucket.read(key)
         await asyncio.sleep(self._bucket.latency_s())
         return None if data is None else data[start : start + length]
 
@@ -211,11 +237,13 @@ class BucketStore:
         timeout_s: float = MANIFEST_TIMEOUT_S,
     ) -> list[Found]:
         await self._answer()
-        found = [
-            Found(key, len(data))
-            for key, data in sorted(self._bucket.objects.items())
+        keys = sorted(
+            key
+            for key in self._bucket.objects
             if key.startswith(prefix) and (after is None or key > after)
-        ][:limit]
+        )
+        shown = ((key, self._bucket.read(key)) for key in keys)
+        found = [Found(key, len(data)) for key, data in shown if data is not None][:limit]
         await asyncio.sleep(self._bucket.latency_s())
         return found
 

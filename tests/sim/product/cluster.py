@@ -1,7 +1,7 @@
 """A whole cluster of the product: controllers, broker groups and clients, each in its process.
 
 Addresses: controllers are 10.0.1.N, brokers 10.0.2.N (each with a door beside it if there are any),
-brokers without a disk 10.0.3.N, clients 10.0.9.N. Whoever ends or is killed is started again by the
+fronts 10.0.3.N, clients 10.0.9.N. Whoever ends or is killed is started again by the
 machine after a while, as a kubelet does it.
 """
 
@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gantry_broker.door.server
+import gantry_broker.front.server
 import gantry_broker.host.server
 import gantry_controller.server
 from gantry_broker.door.settings import DOOR_PORT, DoorSettings
+from gantry_broker.front.settings import FIRST_PORT, FrontSettings
 from gantry_broker.host.settings import REMOTING_PORT, BrokerSettings
 from gantry_cli.client.session import session
 from gantry_cli.client.topics import create_topic
@@ -118,7 +120,7 @@ class Cluster:
         world: of the run.
         controllers, brokers: how many.
         doors: whether there is one beside each broker, to which clients are sent.
-        fronts: how many brokers without a disk serve clients from the store of the others.
+        fronts: how many fronts serve clients, from the stores of brokers where they can.
         groups: names of the broker groups, all of them in each broker.
         keyed: whether controllers and brokers show each other the quorum's key.
 
@@ -157,6 +159,7 @@ class Cluster:
         self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
         self.put_back: dict[str, tuple[int, int]] = {}  # node: epochs when its volume became older
         self.logs = Logs(self)
+        self._starts: dict[tuple[str, int], int] = {}
         self.topics = ["orders"]
         self.replicas = brokers
         self.min_in_sync = min_in_sync
@@ -268,16 +271,15 @@ class Cluster:
         await supervised(partial(gantry_broker.door.server.serve, settings))
 
     async def _front(self, node: Node) -> None:
-        settings = BrokerSettings(
+        settings = FrontSettings(
             name=node.name,
-            group=GROUP,
             cluster=CLUSTER,
-            store=[f"{other.machine.address}:{STORE_PORT}" for other in self.brokers],
+            controllers=self._controller_addresses,
             bind=node.machine.address,
+            store_port=STORE_PORT,
             **self._key,
-            **self._broker_settings,
         )
-        await supervised(partial(gantry_broker.host.server.serve, settings))
+        await supervised(partial(gantry_broker.front.server.serve, settings))
 
     def _service(self) -> list[tuple[str, int]]:
         """Where the Service leads: to who is ready, and sometimes to who was so a moment ago."""
@@ -285,7 +287,7 @@ class Cluster:
         ready = [node for node in nodes if self._is_ready(node)]
         if not ready or self._rng.random() < 0.1:
             ready = nodes
-        port = DOOR_PORT if self.doors else REMOTING_PORT
+        port = DOOR_PORT if self.doors else FIRST_PORT
         return [(node.machine.address, port) for node in ready]
 
     def _is_ready(self, node: Node) -> bool:
@@ -369,6 +371,18 @@ class Cluster:
         """Every controller has applied what every other one has."""
         found = [self.controller_of(node) for node in self.controllers]
         return None not in found and len({one.machine.state.index for one in found}) == 1
+
+    def first_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that a group's queue begins with; 0 but for segments of mapped ones."""
+        for controller in map(self.controller_of, self.controllers):
+            known = (
+                None if controller is None else controller.machine.state.queue_map(CLUSTER, topic)
+            )
+            for queue in known.queues if known is not None else ():
+                for segment in queue.segments:
+                    if segment.queue_id == queue_id:
+                        self._starts[topic, queue_id] = segment.start
+        return self._starts.get((topic, queue_id), 0)
 
     def master(self, name: str | None = None) -> Node | None:
         """Who serves the newest epoch of a group, of the first one."""

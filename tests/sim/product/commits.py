@@ -14,12 +14,13 @@ from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
 from sim.kernel.world import Violation
 from sim.product.line import TOPIC, Line
-from sim.product.workload import Clients
+from sim.product.workload import Clients, Rests
 
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 CLIENTS = 2
+BURST = 10
 
 
 class Commits(Clients):
@@ -45,13 +46,14 @@ class Commits(Clients):
         groups: list[str] = []
         self._busy += 1
         async with session(self._cluster.name_servers) as client:
-            line = Line(client)
+            line, rests = Line(client), Rests(self._cluster, node.name, BURST)
             known = False
             while not self._stops:
                 if not known:
                     groups.append(f"{node.name}-{len(groups)}")
                 known = await self._step(line, groups[-1], rng.randint(0, 1_000_000))
                 await asyncio.sleep(rng.choice([0.0, 0.01, 0.2]))
+                await rests.after_turn()
             for group in groups:
                 await self._look(line, group)
         self._busy -= 1

@@ -22,7 +22,6 @@ from sim.product.faults import Fault
 from sim.product.operated_faults import API_FAULTS
 from sim.product.operated_kinds import OperatorRun
 from sim.product.operated_watch import OperatorWatch
-from sim.product.run import settle_hash_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -120,8 +119,6 @@ def is_worse(compared: dict[str, Any]) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 1 when failovers are worse with an operator."""
-    if arguments is None:
-        settle_hash_seed("sim.product.failover")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("seeds", help="a number, or FROM-TO")
     first, _, last = parser.parse_args(arguments).seeds.partition("-")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4096
 DISK_BYTES = 64 * 1024 * 1024
-USED_US = 200 * MS
+USED_US = 500 * MS
 SYNC_MAX_US = 1_500 * MS
 
 
@@ -100,6 +100,7 @@ class Volume:
         self.writes = 0
         self.lives = 0
         self.rng: Random = world.stream(f"volume/{name}")
+        self._cold: Random = world.stream(f"cold/{name}")
         self.stores: dict[str, Any] = {}  # of ``sim.product.kv``, by directory
         self.locks: dict[int, Process] = {}  # inodes that are held (flock)
         self._kept = root / f".{name}"
@@ -249,7 +250,12 @@ class Volume:
         if self.options.stall_rate and self.rng.random() < self.options.stall_rate:
             self.world.count("disk.stall")
             high = max(high, self.options.stall_us)
-        return min(self.rng.randint(low, high) * self.slowness, SYNC_MAX_US)
+        return min((low + self.rng._randbelow(high - low + 1)) * self.slowness, SYNC_MAX_US)
+
+    def is_cold(self) -> bool:
+        """Whether what is read now is not in memory."""
+        rate = self.options.cold_rate
+        return bool(rate) and self._cold.random() < rate
 
     def due_us(self) -> int:
         """When a sync that begins now ends: one after the other."""
@@ -479,6 +485,14 @@ class OsModule:
             volume.truncate(descriptor, process.files[descriptor].inode, 0)
         return descriptor
 
+    def memfd_create(self, name: str) -> int:
+        descriptor = os.memfd_create(name)
+        current().files[descriptor] = _MEMORY
+        return descriptor
+
+    def setpriority(self, which: int, who: int, priority: int) -> None:
+        """The world is fair to all."""
+
     def close(self, descriptor: int) -> None:
         thread = running()
         if thread is not None:
@@ -524,6 +538,18 @@ class OsModule:
         written = file.volume.write(descriptor, file.inode, bytes(data), at)
         os.lseek(descriptor, written, os.SEEK_CUR)
         return written
+
+    def preadv(self, descriptor: int, parts: Any, offset: int, flags: int = 0) -> int:
+        file = _of(descriptor)
+        if file is not None and flags & os.RWF_NOWAIT and file.volume.is_cold():
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return os.preadv(descriptor, parts, offset)
+
+    def posix_fadvise(self, descriptor: int, *_: int) -> None:
+        """Whoever says what it is about to read waits for the disk; in a thread."""
+        file = _of(descriptor)
+        assert file is not None
+        file.volume.take_time()
 
     def ftruncate(self, descriptor: int, length: int) -> None:
         file = _of(descriptor)
@@ -585,6 +611,9 @@ class _Open:
             self.path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
         else:
             volume.opened(descriptor, truncates=False)
+
+
+_MEMORY = SimpleNamespace(inode=0, is_lock=False)  # a descriptor without a disk
 
 
 def _of(descriptor: int) -> _Open | None:

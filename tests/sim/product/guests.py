@@ -35,7 +35,7 @@ from sim.product.operated_faults import NAMESPACE
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from gantry_cli.client.session import Session
@@ -159,11 +159,17 @@ class Guests(Clients):
         if rng.random() < 0.6:
             if deletes:
                 self._kept = {}
+            # Kubernetes removes the claims that a set's pods have used while the wish was Delete.
+            unused = {
+                claim: volume
+                for claim, volume in self._claims(name).items()
+                if int(claim.rpartition("-")[2]) >= spec["replicas"]
+            }
             await self._make(name, spec)
             await self._read(client, name)
             self._patch(name, {"storage": {"whenDeleted": "Delete"}})
             await self._until(f"{name} to know of it", lambda: self._is_ready(name))
-            await self._delete(name, deletes=True)
+            await self._delete(name, deletes=True, but=unused)
 
     # ---- what cannot be meant
 
@@ -216,7 +222,7 @@ class Guests(Clients):
         await self._until(f"{name} to be changed", lambda: self._is_ready(name))
 
     async def _pause(self, name: str, rng: Random) -> None:
-        """A change while it is paused: no pod goes before it is over. Raises Violation."""
+        """A change while it is paused: no pod goes but by people. Raises Violation."""
         self._patch(name, {"paused": True})
         await self._until(
             f"{name} to be paused", lambda: (self._condition(name, "Paused") or ("",))[0] == "True"
@@ -225,23 +231,33 @@ class Guests(Clients):
         notes = {"roll": f"{rng.getrandbits(32):x}"}
         self._patch(name, {"template": {"metadata": {"annotations": notes}}})
         await asyncio.sleep(4.0)
-        if self._pods(name) != pods:
+        gone = set(pods.values()) - set(self._pods(name).values())
+        if gone - self._cluster.deleted_by_people:
             raise Violation(f"{name} is paused, and its pods are {self._pods(name)}, were {pods}")
         self._cluster.world.count("guest-paused")
         self._patch(name, {"paused": False})
 
-    async def _delete(self, name: str, *, deletes: bool) -> None:
-        """Delete it; what it leaves is as the wish says. Raises Violation."""
+    async def _delete(
+        self, name: str, *, deletes: bool, but: Mapping[str, str] | None = None
+    ) -> None:
+        """Delete it; what it leaves is as the wish says. Raises Violation.
+
+        Args:
+            name: of the guest.
+            deletes: its claims go.
+            but: these stay, with their volumes.
+        """
+        stays = dict(but or {})
         resource = self._resource(name)
         assert resource is not None, "only people delete guests"
         uid, claims = resource["metadata"]["uid"], self._claims(name)
         if deletes:
-            self._cluster.disposable |= set(claims.values())
+            self._cluster.disposable |= set(claims.values()) - set(stays.values())
         self._cluster.remove("brokergroups", name)
         await self._until(f"{name} to go", lambda: self._resource(name) is None)
         await self._until(f"all of {name} to go", lambda: not self._owned(uid))
         if deletes:
-            await self._until(f"the claims of {name} to go", lambda: not self._claims(name))
+            await self._until(f"the claims of {name} to go", lambda: self._claims(name) == stays)
             await self._until(f"{name} to be forgotten", lambda: self._record(name) is None)
         else:
             await self._until(f"{name} to be retired", lambda: self._record(name) == "retired")

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from gantry_broker.clients import offset_age
 from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.product import batches, faults, parked
-from sim.product.bucket import BucketOptions
-from sim.product.cluster import CLUSTER, SEGMENT_BYTES, Cluster, Simulation, show_logs
+from sim.product import ages, batches, faults, parked
+from sim.product.cluster import GROUP, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.consents import Consents
 from sim.product.damages import Damages
 from sim.product.everywhere import Everywhere
+from sim.product.keyless import Keyless
 from sim.product.lives import Lives
 from sim.product.logs import verify
+from sim.product.mapped import Mapped
 from sim.product.orderly import Orderly
 from sim.product.questions import Questions
+from sim.product.readers import Readers
 from sim.product.registers import Registers
 from sim.product.rereader import Rereader
 from sim.product.retain_watch import RetainWatch
 from sim.product.scraper import Scraper
 from sim.product.seats import Seats, SeatsCluster
 from sim.product.strangers import Strangers
-from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch, Watches
 from sim.product.wishes import Wishes
 from sim.product.workers import WORKERS, Workers
@@ -94,6 +97,7 @@ class ProductRun:
         self.world = World(seed)
         rng = self.world.stream("run")
         self._named = {**options_of(rng), **self.settings(rng), **named}
+        self._named["disk"].cold_rate = self.world.stream("cold").choice([0.0, 0.0, 0.05, 0.5])
         drawn = faults.draw(rng, FAULTS_S * 1000, kinds or self.kinds)
         self.schedule = drawn if schedule is None else list(schedule)
         self.acks = 0
@@ -125,7 +129,7 @@ class ProductRun:
 
     def loads(self) -> Sequence[Load]:
         """The clients."""
-        return [Workload(self._cluster, self._watch)]
+        return [Workload(self._cluster, self._watch, group=GROUP)]
 
     def act(self) -> None:
         """Raises Violation."""
@@ -215,52 +219,6 @@ class RestoredRun(ProductRun):
                 late_ms = rng.randint(1, 300)
             cluster.world.after((0 if node is victim else late_ms) * MS, node.boot)
         cluster.world.count("restored")
-
-
-class TierRun(ProductRun):
-    """A group that uploads to an unkind store, and keeps little of its log itself."""
-
-    onlookers = (Scraper, Strangers)
-
-    def settings(self, rng: Random) -> dict[str, Any]:
-        """A small tier that is used a lot."""
-        return {
-            "bucket": BucketOptions.swarm(rng),
-            "broker_settings": {
-                "tier_url": "s3://bucket",
-                "tier_shard": SHARD,
-                "tier_pack_bytes": rng.choice([8, 32, 128]) * 1024,
-                "tier_linger_ms": rng.choice([100, 500, 2_000]),
-                "tier_local_bytes": rng.choice([1, 2]) * SEGMENT_BYTES,
-            },
-        }
-
-    def loads(self) -> Sequence[Load]:
-        """The clients, and one that reads what only the tier has."""
-        workload = Workload(self._cluster, self._watch)
-        return [workload, Rereader(self._cluster, workload)]
-
-    def settle(self, loads: Sequence[Load]) -> None:
-        """Every member comes to keep little, so that the beginning is in the tier alone."""
-        if not self._cluster.run(PEACE_S, until=lambda: all(begin for begin, _ in self._kept())):
-            raise Violation(f"kept: logs begin at, because: {self._kept()}")
-
-    def _kept(self) -> list[tuple[int, str]]:
-        """Where each log begins, and why not later."""
-        groups = map(self._cluster.group_of, self._cluster.brokers)
-        return [
-            (int(group._store.log.log_start), group.tier.service.retention.reason)
-            if group is not None and group.tier.service is not None
-            else (0, "down")
-            for group in groups
-        ]
-
-    def act(self) -> None:
-        """Raises Violation."""
-        watch, cluster = self._watch, self._cluster
-        tier = TierWatch(cluster.network.bucket, watch, CLUSTER)
-        super().act()
-        tier.judge(within_s=60)
 
 
 class QuorumRun(ProductRun):
@@ -403,14 +361,18 @@ class DoorRun(ProductRun):
         """A door beside each broker."""
         return {"doors": True}
 
+    def loads(self) -> Sequence[Load]:
+        """Some send without a unique key."""
+        return [*super().loads(), Keyless(self._cluster, self._watch)]
+
 
 class StoreRun(ProductRun):
-    """Brokers without a disk serve clients from the store of the others."""
+    """Fronts serve clients, from the stores of brokers where they can."""
 
     onlookers = (Scraper, Strangers)
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """One, or one and others that stand ready."""
+        """One or two of them."""
         return {"fronts": rng.choice([1, 2, 2])}
 
 
@@ -418,16 +380,21 @@ class RichRun(ProductRun):
     """Clients use all that a broker serves: parked messages, offsets, topics, locks."""
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """Served from a broker's own disk, or through a door, or from a store elsewhere."""
+        """Served from a broker's own disk, or through a door, or through fronts."""
         place = rng.choice([{}, {"doors": True}, {"fronts": 1}])
-        return {**place, "broker_settings": dict(parked.SETTINGS)}
+        settings = dict(parked.SETTINGS)
+        self._gives_up = self.world.stream("given-up").random() < 0.5
+        if self._gives_up:
+            settings["transaction_check_max"] = parked.CHECKS_UNTIL_GIVEN_UP
+        return {**place, "broker_settings": settings}
 
     def loads(self) -> Sequence[Load]:
         """Some of everything."""
         cluster = self._cluster
         few = Workload(cluster, self._watch, producers=1)
-        more = [Commits(cluster), Lives(cluster), parked.Parked(cluster, self._watch)]
-        return [few, *more, *([] if cluster.fronts else [Orderly(cluster)])]
+        later = parked.Parked(cluster, self._watch, gives_up=self._gives_up)
+        more = [Commits(cluster), Lives(cluster), later]
+        return [few, *more, Orderly(cluster)]
 
 
 class ConsumersRun(ProductRun):
@@ -436,7 +403,7 @@ class ConsumersRun(ProductRun):
     onlookers = (Scraper, Strangers)
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """Served from a broker's own disk, or through a door, or from a store elsewhere."""
+        """Served from a broker's own disk, or through a door, or through fronts."""
         place = rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
         return {**place, "broker_settings": dict(parked.SETTINGS)}
 
@@ -445,7 +412,32 @@ class ConsumersRun(ProductRun):
         cluster, watch = self._cluster, self._watch
         few = Workload(cluster, watch, producers=1)
         workers = Workers(cluster, watch, parked.LEVELS_MS[0])
-        return [few, workers, Questions(cluster, watch, group=WORKERS, member="worker-0")]
+        asked = Questions(cluster, watch, group=WORKERS, member="worker-0")
+        return [few, workers, asked, *([] if cluster.fronts else [Orderly(cluster)])]
+
+
+class ReadersRun(ProductRun):
+    """Consumers that read one topic at all members, while its readers change."""
+
+    onlookers = (Scraper,)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door."""
+        return {"doors": rng.random() < 0.3}
+
+    def loads(self) -> Sequence[Load]:
+        """Messages, and many who want each of them."""
+        cluster, watch = self._cluster, self._watch
+        some = Workload(cluster, watch, producers=2)
+        return [some, Readers(cluster, watch, some)]
+
+
+class FrontReadersRun(ReadersRun):
+    """The same through fronts, which read at all members themselves."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """One or two of them."""
+        return {"fronts": rng.choice([1, 2])}
 
 
 class BatchesRun(ProductRun):
@@ -453,13 +445,19 @@ class BatchesRun(ProductRun):
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """Served from a broker's own disk, or through a door."""
-        return {"doors": rng.random() < 0.3, "broker_settings": dict(batches.SETTINGS)}
+        settings = {**batches.SETTINGS, **ages.SETTINGS}
+        return {"doors": rng.random() < 0.3, "broker_settings": settings}
+
+    def play(self) -> None:
+        """Raises Violation. Brokers count shorter hours meanwhile."""
+        with mock.patch.object(offset_age, "HOUR_S", ages.HOUR_S):
+            super().play()
 
     def loads(self) -> Sequence[Load]:
         """Few single messages."""
         cluster, watch = self._cluster, self._watch
         few = Workload(cluster, watch, producers=1)
-        return [few, batches.Batches(cluster, watch), Consents(cluster)]
+        return [few, batches.Batches(cluster, watch), Consents(cluster), ages.Ages(cluster)]
 
 
 class ManyRun(ProductRun):
@@ -474,6 +472,27 @@ class ManyRun(ProductRun):
     def loads(self) -> Sequence[Load]:
         """Producers that send to all of them, and consumers that read from all."""
         return [Workload(self._cluster, Watches(self._watch)), Everywhere(self._cluster)]
+
+
+class QueuesRun(ProductRun):
+    """A mapped topic whose queues move between broker groups, under load and all faults."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Two or three groups of one to three members."""
+        members = rng.choice([1, 2, 3, 3])
+        return {
+            "groups": [f"g-{number}" for number in range(rng.randint(2, 3))],
+            "brokers": members,
+            "min_in_sync": min(members, 2),
+            "keyed": True,
+        }
+
+    def loads(self) -> Sequence[Load]:
+        """Few plain messages."""
+        cluster = self._cluster
+        return [Workload(cluster, Watches(self._watch), producers=1), Mapped(cluster)]
 
 
 class SnapshotRun(QuorumRun):

@@ -68,7 +68,7 @@ from sim.product.machines import Machine, Process, current
 from sim.product.tcp import ListenSocket, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from gantry_local.apiserver.kinds import ResourceType
     from gantry_local.apiserver.selectors import Selector
@@ -190,6 +190,7 @@ class WorldApiServer(ApiServer):
         refusal = unkind.refusal(resource, verb, name)
         if refusal is not None:
             raise refusal
+        self._cluster.asker = request.remote or ""
         said = (verb, resource.plural if resource is not None else "", name)
         self._cluster.asked(*said)
         try:
@@ -199,6 +200,7 @@ class WorldApiServer(ApiServer):
         except Exception as error:  # a fault of the stand-in is no answer
             failures.append(("kube", {"message": request.path, "exception": error}))
             raise
+        self._cluster.asker = request.remote or ""
         self._cluster.done(*said)
         writes = verb not in ("get", "list", "watch", "discover")
         if writes and unkind.rng.random() < unkind.lost_answers:
@@ -419,6 +421,16 @@ async def start_connection(addr_infos: Any, **_: Any) -> Any:
     return await connect(current(), host, port)
 
 
+def _as_completed(coroutines: Collection[Any]) -> Iterator[Any]:
+    """``asyncio.as_completed`` of kopf's sets of coroutines, which lie in them by their address."""
+
+    def place(coroutine: Any) -> tuple[str, str]:
+        return coroutine.__qualname__, coroutine.cr_frame.f_locals.get("url", "")
+
+    tasks = [asyncio.ensure_future(one) for one in sorted(coroutines, key=place)]
+    return asyncio.as_completed(tasks)
+
+
 @contextmanager
 def bound(cluster: OperatedCluster) -> Iterator[None]:
     """The kubelet starts simulated processes, and aiohttp connects through simulated TCP."""
@@ -426,6 +438,7 @@ def bound(cluster: OperatedCluster) -> Iterator[None]:
     import aiohttp.connector
     import gantry_local.kubelet.container as containers
     import gantry_local.kubelet.worker as workers
+    from kopf._cogs.clients import scanning
     from kopf._cogs.structs import references
 
     eyeballs = SimpleNamespace(**vars(aiohappyeyeballs) | {"start_connection": start_connection})
@@ -435,6 +448,7 @@ def bound(cluster: OperatedCluster) -> Iterator[None]:
     with (
         mock.patch.multiple(references.Resource, **stable),
         mock.patch.multiple(references.Selector, **stable),
+        mock.patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_as_completed)),
         mock.patch.object(aiohttp.connector, "aiohappyeyeballs", eyeballs),
         mock.patch.object(containers, "identity", identity),
         mock.patch.object(workers, "Process", partial(ContainerProcess, cluster)),

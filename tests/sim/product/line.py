@@ -48,6 +48,7 @@ class Line:
         on_request: serves what the broker asks.
         greeting: a heartbeat (34) that each connection begins with, and repeats.
         group: whose master; None for the first of the route.
+        java_version: as which one of Java's clients it speaks; None: as another one.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Line:
         on_request: RequestHandler | None = None,
         greeting: tuple[int, bytes] | None = None,
         group: str | None = None,
+        java_version: int | None = None,
     ) -> None:
+        self._java_version = java_version
         self._client = client
         self._on_request = on_request
         self._greeting = greeting
@@ -79,9 +82,12 @@ class Line:
         """The answer; None if it was sent and nobody knows what became of it."""
         texts = {name: _text(value) for name, value in (ext or {}).items()}
         while True:
+            command = request(code, texts, body)
+            if self._java_version is not None:
+                command.language, command.version = "JAVA", self._java_version
             try:
                 connection = await self._connected()
-                answer = await connection.call(request(code, texts, body), within_s)
+                answer = await connection.call(command, within_s)
             except (NameServiceError, ResolveError, ConnectError, Busy):
                 await asyncio.sleep(AGAIN_S)
                 continue

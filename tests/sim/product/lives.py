@@ -14,6 +14,7 @@ from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
 from sim.kernel.world import Violation
 from sim.product.line import Line, send_ext, topic_ext
+from sim.product.workload import Rests
 
 if TYPE_CHECKING:
     from random import Random
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 CLIENTS = 2
+BURST = 2  # lives, each of which asks for ten things and more
+LATE_S = 8  # within which what nobody knows of has come, or never does
 
 
 class Lives:
@@ -59,16 +62,19 @@ class Lives:
         async with session(self._cluster.name_servers) as client:
             line, other = Line(client), Line(client)
             topic, used = f"{node.name}-topic", 0
+            rests = Rests(self._cluster, node.name, BURST)
             self._living += 1
             while not self._stops:
                 used = await self._one(line, other, topic, used, rng)
                 self.lives += 1
                 self._cluster.world.count("life")
+                await rests.after_turn()
             self._living -= 1
 
     async def _one(self, line: Line, other: Line, topic: str, used: int, rng: Random) -> int:
         """One life of a topic, of which ``used`` places were given; returns how many are now."""
-        await line.insist(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        while not await self._is_made(line, topic):
+            await asyncio.sleep(LATE_S)
         where = {"consumerGroup": f"of-{topic}", "topic": topic, "queueId": 0}
         await self._must_be_new(line, topic, where)
         count = rng.randint(1, 4)
@@ -99,8 +105,16 @@ class Lives:
         await self._must_be_gone(line, topic)
         if not known:  # it may still be on its way, and meet the next life
             other.hang_up()
-            await asyncio.sleep(8)
+            await asyncio.sleep(LATE_S)
         return used
+
+    async def _is_made(self, line: Line, topic: str) -> bool:
+        """Create it; False if nobody knows, and it may be made at any moment for a while."""
+        while True:
+            answer = await line.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+            if answer is None or answer.code == ResponseCode.SUCCESS:
+                return answer is not None
+            await asyncio.sleep(0.05)
 
     async def _must_be_gone(self, line: Line, topic: str) -> None:
         """Raises Violation: an offset of a topic is there that is not.

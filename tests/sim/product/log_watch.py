@@ -205,7 +205,9 @@ class LogWatch:
             if record is None:
                 continue
             queue = (record.topic, record.queue_id)
-            expected = self._numbers.get(queue, 0)
+            expected = self._numbers.get(queue)
+            if expected is None:
+                expected = self._cluster.first_offset(*queue)
             if record.queue_offset != expected:
                 raise Violation(
                     f"H12: record {record.queue_offset} of {queue} is confirmed, {expected} is next"

@@ -32,7 +32,10 @@ class Logs:
         if found is None:
             path = f"{self._cluster.store_of(node, group)}/commitlog"
             found = self._folders[node.name, group] = _Folder(path)
-        found.look()
+        event = self._cluster.world.events_run
+        if found.event != event:  # a broker's files change in events of its own only
+            found.event = event
+            found.look()
         return found
 
     def read(self, node: Node, group: str, start: int, end: int) -> bytes:
@@ -84,10 +87,12 @@ class _Folder:
 
     Attributes:
         begins: offsets of its files, rising.
+        event: of the world, in which it was looked at last.
     """
 
     def __init__(self, path: str) -> None:
         self.begins: list[int] = []
+        self.event = -1
         self._path = path
         self._changed_ns = 0  # when it had changed last at the last look; 0: look again
         self._opened: dict[int, tuple[int, int]] = {}
@@ -102,10 +107,14 @@ class _Folder:
             return
         if changed_ns == self._changed_ns:
             return
-        self.forget()
         self._changed_ns = changed_ns if time.time_ns() - changed_ns > RACY_NS else 0
-        names = os.listdir(self._path)  # noqa: PTH208 - often
-        self.begins = sorted(int(name) for name in names if name.isdigit())
+        with os.scandir(self._path) as entries:
+            inodes = {int(one.name): one.inode() for one in entries if one.name.isdigit()}
+        self.begins = sorted(inodes)
+        for begin, (descriptor, inode) in list(self._opened.items()):
+            if inodes.get(begin) != inode:
+                del self._opened[begin]
+                os.close(descriptor)
 
     def opened(self, begin: int) -> tuple[int, int]:
         """A file: its descriptor and its inode."""

@@ -8,11 +8,11 @@ threads and the network take, comes from the seed. What the product does not use
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import socket
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from sim.kernel.world import Violation
+from sim.kernel.world import Violation, cancel
 from sim.product.tcp import Listener, SimServer, connect
 
 if TYPE_CHECKING:
@@ -25,23 +25,28 @@ class _Handle(asyncio.Handle):
     """The same as asyncio's without its debugging: most of what a run does is made here."""
 
     __slots__ = ()
+    _repr = _source_traceback = None
 
     def __init__(self, callback: Any, args: Any, loop: Any, context: Any) -> None:
-        self._context = contextvars.copy_context() if context is None else context
+        self._context = copy_context() if context is None else context
         self._loop = loop
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = self._source_traceback = None
 
 
 class _TimerHandle(asyncio.TimerHandle):
     """A handle that takes its timer out of the world's queue when it is cancelled."""
 
     __slots__ = ("timer",)
+    _repr = _source_traceback = None
 
     def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Any) -> None:
-        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
         self._when = when
         self._scheduled = True
 
@@ -93,7 +98,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        when = self.process.monotonic_s() + delay
+        return self.call_at(when, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
@@ -101,21 +107,21 @@ class SimLoop(asyncio.AbstractEventLoop):
         handle = _TimerHandle(when, callback, args, self, context)
         process = self.process
         # As with a real selector, never early, and up to a millisecond late.
-        due_us = max(0, process.us_until(when)) + 1 + process.rng._randbelow(200)
+        due_us = max(0, process.us_until(when)) + 1 + process.below_200()
         handle.timer = process.world.after(due_us, self._due, handle)
         return handle
 
     def _due(self, handle: asyncio.TimerHandle) -> None:
         handle._scheduled = False  # type: ignore[attr-defined]
         process = self.process
-        if process.is_dead or handle.cancelled():
+        if process.is_dead or handle._cancelled:  # type: ignore[attr-defined]
             return
         process.ready.append(handle)
         if process._waits is not None:
             process.wake_main()
 
     def _timer_handle_cancelled(self, handle: _TimerHandle) -> None:
-        handle.timer.cancel()
+        cancel(handle.timer)
 
     def time(self) -> float:
         return self.process.monotonic_s()
@@ -139,6 +145,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         task = _Task(coro, number=self._tasks, loop=self, name=name, context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # as a killed process does
         return task
+
+    def failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        """A callback has raised, as ``Handle._run`` takes it."""
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        told = f"Exception in callback {handle!r}"
+        self.call_exception_handler({"message": told, "exception": error, "handle": handle})
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -184,7 +197,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         if executor is not None:
             return asyncio.wrap_future(executor.submit(func, *args), loop=self)
         future = self.create_future()
-        context = contextvars.Context()
+        context = Context()
 
         def work() -> None:
             try:

@@ -10,7 +10,9 @@ loss       no complete member can return: the furthest that lives is elected, al
            else of what was acknowledged before
 returned   the same, and the complete members return after all: they stop, and keep their volumes
 quorum     the controllers lose their volumes: the copies are refused until they are adopted, one
-           fewer if one is lost; nothing acknowledged is missing, nor a topic
+           fewer if one is lost, whether they come before the group is declared or after it;
+           nothing acknowledged is missing, nor a topic. One may come late, and take no id that a
+           new volume has by then
 cleaned    the members are struck off the record: they register anew, and nothing is missing
 forgotten  a member that is lost for good is struck; one that lives is not
 =========  =====================================================================================
@@ -148,30 +150,47 @@ class LossRun(ProductRun):
         """The quorum loses all that it knew; one of the copies may be lost, too."""
         cluster = self._cluster
         lost = rng.choice([None, rng.choice(cluster.brokers)])
+        late = self._comes_late(lost)
         self._go_down([*cluster.brokers, *cluster.controllers])
         self._watch.is_over = True
         for node in [*cluster.controllers, *([] if lost is None else [lost])]:
             node.machine.volume.wipe()
-        copies = [node for node in cluster.brokers if node is not lost]
+        copies = [node for node in cluster.brokers if node not in (lost, late)]
         for node in cluster.controllers:
             node.boot()
-        self._declare_anew()  # who comes before that keeps an id that another one may be given
-        for node in copies:
-            node.boot()
+        begins = [self._declare_anew, *(node.boot for node in copies)]
+        for begin in begins if rng.random() < 0.5 else reversed(begins):
+            begin()
         self._until("all copies knock", lambda: len(self._refused()) == len(copies))
         self._nobody_is_elected()
         ids = sorted(self._refused())
         wish = {"brokerIds": ids, "masterEpoch": 0, "acceptMissing": lost is not None}
-        self._ask("POST", f"{PATH}/adopt", {**wish, "brokerIds": ids[1:]}, 409)
+        self._ask("POST", f"{PATH}/adopt", {**wish, "brokerIds": ids[1:] or [77]}, 409)
         self._ask("POST", f"{PATH}/adopt", {**wish, "masterEpoch": 77}, 409)
         if lost is not None:
             self._ask("POST", f"{PATH}/adopt", {**wish, "acceptMissing": False}, 409)
         self._ask("POST", f"{PATH}/adopt", wish, 200)
         self._watch_anew()
+        if late is not None and lost is not None:
+            lost.boot()
+            self._until("it has an id", lambda: len(self._view()["members"]) > len(ids))
+            late.boot()
         self._until("somebody serves", lambda: cluster.master() is not None)
         for node in cluster.brokers:
             node.boot()
         self._until("all are there", lambda: cluster.is_whole)
+
+    def _comes_late(self, lost: Node | None) -> Node | None:
+        """A copy that comes only once the others were adopted, where all hold the same.
+
+        The lost one has another volume by then, which may have been given the id of that copy.
+        """
+        rng = self.world.stream("late")
+        if lost is None or len(self._view()["syncStateSet"]) < 3 or rng.random() < 0.5:
+            return None
+        late: Node = rng.choice([node for node in self._cluster.brokers if node is not lost])
+        self.world.count("late copy")
+        return late
 
     def _cleaned(self, rng: Any) -> None:
         """``mqadmin cleanBrokerMetadata`` in an outage of all brokers."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import _set_running_loop  # type: ignore[attr-defined]
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent, greenlet
@@ -41,8 +42,11 @@ _running: Thread | None = None
 
 
 def running() -> Thread | None:
-    """The thread that runs, or None in the hub and outside the world."""
-    return _running
+    """The thread that runs, or None in the hub and outside the world.
+
+    A real thread that something left behind in this process is outside the world as well.
+    """
+    return _running if _running is None or get_ident() == _hub_thread else None
 
 
 def current() -> Process:
@@ -93,7 +97,7 @@ class Thread:
             timer = self.process.world.after(max(0, timeout_us), self._switch, token, None)
         hub.switch()
         if timer is not None:
-            timer.cancel()
+            timer[2] = None  # cancelled
         return self._resumed
 
     def sleep_us(self, duration_us: int) -> None:
@@ -229,6 +233,7 @@ class Process:
         self.pid = machine.world.counters.get("process", 0) + 1000
         machine.world.count("process")
         self.rng: Random = machine.world.stream(f"process/{self.pid}")
+        self._bits = self.rng.getrandbits
         self.is_dead = False
         self.last_look: Callable[[], None] = lambda: None
         self.frozen = False
@@ -257,6 +262,14 @@ class Process:
     def monotonic_s(self) -> float:
         """Its monotonic clock: another origin, a slightly different rate."""
         return self._skew_s + (self.world.now_us - self._born_us) * self._rate / 1e6
+
+    def below_200(self) -> int:
+        """Chance: ``rng.randrange(200)``, which most of what is waited for asks for."""
+        bits = self._bits
+        below = bits(8)
+        while below >= 200:
+            below = bits(8)
+        return below
 
     def us_until(self, when_s: float) -> int:
         """World time from now until its clock shows ``when_s``."""
@@ -316,12 +329,17 @@ class Process:
         """There is something to run."""
         token, self._waits = self._waits, None
         if token is not None:
-            self.main.wake(token, delay_us=2 + self.rng._randbelow(23))
+            below = self._bits(5)
+            while below >= 23:
+                below = self._bits(5)
+            main = self.main
+            self.world.after(2 + below, main._switch, token, True)
 
     def _turns(self) -> None:
         """The event loop: turn after turn, as ``asyncio.BaseEventLoop.run_forever`` has them."""
-        task = self.loop.create_task(self._program())
-        self.loop.main_task = task
+        loop = self.loop
+        task = loop.create_task(self._program())
+        loop.main_task = task
         ready, main, world = self.ready, self.main, self.world
         while not task.done():
             count = len(ready)
@@ -333,17 +351,22 @@ class Process:
             for _ in range(count):
                 handle = ready.popleft()
                 if not handle._cancelled:
-                    handle._run()
+                    try:  # as ``handle._run()``
+                        handle._context.run(handle._callback, *handle._args)
+                    except BaseException as error:  # noqa: BLE001 - it is looked at there
+                        loop.failed(handle, error)
             if self.is_dead or self.frozen or not world.pass_time(HANDLE_US * count):
-                main.wait(HANDLE_US * count)
+                world.after(HANDLE_US * count, main._switch, main._token, None)
+                hub.switch()
         task.result()
 
 
 hub: greenlet = getcurrent()
+_hub_thread = get_ident()
 graveyard: list[Process] = []  # see the module
 
 
 def enter_world() -> None:
     """Make the caller the hub; before ``world.run``."""
-    global hub
-    hub = getcurrent()
+    global hub, _hub_thread
+    hub, _hub_thread = getcurrent(), get_ident()

@@ -93,15 +93,17 @@ class OperatedCluster(Cluster):
     Args:
         operators: how many operator processes; more than one elect a leader.
         replicas: of the broker group at first.
-        operator_settings: beside those that every operator here has.
+        operator_settings: beside those that every operator here has; read when one starts.
         group_spec: of the watched broker group, beside what every one here has.
 
     Attributes:
         registry: of the API server, once it runs.
         asks: called before each request to the API server, with verb, resource and name.
         deeds: called after each that was carried out.
+        asker: the address of who asked last.
         lost_disks: volumes that the claim controller gave up.
         disposable: volumes that people have let go.
+        deleted_by_people: uids of pods.
         begins: called once the resources are there.
         guests: brokers of other groups than the watched one, by StatefulSet.
     """
@@ -129,11 +131,13 @@ class OperatedCluster(Cluster):
         self.disks: dict[str, Volume] = {}
         self.lost_disks: list[str] = []
         self.disposable: set[str] = set()
+        self.deleted_by_people: set[str] = set()
         self.guests: dict[str, list[Node]] = {}
         self.asks: list[Callable[[str, str, str], None]] = []
         self.deeds: list[Callable[[str, str, str], None]] = []
         self.begins: list[Callable[[], None]] = []
-        self._operator_settings = operator_settings or {}
+        self.asker = ""
+        self.operator_settings = operator_settings or {}
         self._group_spec = group_spec or {}
         self._stack = ExitStack()
         self._stack.enter_context(kube.bound(self))
@@ -204,7 +208,7 @@ class OperatedCluster(Cluster):
             leader_election=len(self.operators) > 1,
             lease_namespace=NAMESPACE,
             workers=4,
-            **self._operator_settings,
+            **self.operator_settings,
         )
         await supervised(partial(gantry_operator.server.serve, settings))
 
@@ -212,6 +216,8 @@ class OperatedCluster(Cluster):
         self.registry = registry
         for manifest in json.loads(_crds()):
             self.create("apiextensions.k8s.io", "customresourcedefinitions", manifest)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        self.create("", "namespaces", namespace)
         self.declare()
         for begin in self.begins:
             begin()
@@ -275,16 +281,18 @@ class OperatedCluster(Cluster):
 
     # ---- what people do
 
-    def change(self, plural: str, name: str, patch: dict[str, Any]) -> None:
-        """``kubectl patch`` of one of our resources."""
+    def change(
+        self, plural: str, name: str, patch: dict[str, Any], group: str = "mq.gantry.dev"
+    ) -> None:
+        """``kubectl patch``."""
         assert self.registry is not None
-        resource = self.registry.catalogue.type("mq.gantry.dev", plural)
+        resource = self.registry.catalogue.type(group, plural)
         self.registry.patch(resource, NAMESPACE, name, MERGE, patch, Options(manager="people"))
 
-    def remove(self, plural: str, name: str) -> None:
-        """``kubectl delete`` of one of our resources."""
+    def remove(self, plural: str, name: str, group: str = "mq.gantry.dev") -> None:
+        """``kubectl delete``."""
         assert self.registry is not None
-        resource = self.registry.catalogue.type("mq.gantry.dev", plural)
+        resource = self.registry.catalogue.type(group, plural)
         self.registry.delete(resource, NAMESPACE, name, DeleteOptions())
 
     def objects(self, plural: str, group: str = "") -> list[dict[str, Any]]:

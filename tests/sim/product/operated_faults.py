@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sim.product.faults import Fault
     from sim.product.operated import OperatedCluster
 
-NAMESPACE = "default"
+NAMESPACE = "mq"
 REPLICAS_MIN, REPLICAS_MAX = 3, 4
 
 
@@ -151,9 +151,10 @@ def _delete_pod(cluster: OperatedCluster, fault: Fault) -> None:
 
     pods = cluster.objects("pods")
     if cluster.registry is not None and pods:
-        name = pods[fault.target % len(pods)]["metadata"]["name"]
+        meta = pods[fault.target % len(pods)]["metadata"]
+        cluster.deleted_by_people.add(meta["uid"])
         resource = cluster.registry.catalogue.type("", "pods")
-        cluster.registry.delete(resource, NAMESPACE, name, DeleteOptions())
+        cluster.registry.delete(resource, NAMESPACE, meta["name"], DeleteOptions())
 
 
 API_FAULTS: dict[str, Callable[[Any, Fault], None]] = {

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 class OperatorRun(ProductRun):
-    """A cluster that the operator makes, with faults of the API server and wishes of people.
-
-    A second run of a seed in the same process is not equal to the first: start a process for each.
-    """
+    """A cluster that the operator makes, with faults of the API server and wishes of people."""
 
     onlookers = (Scraper,)
     cluster_class = OperatedCluster
@@ -91,7 +88,7 @@ class GroupsRun(OperatorRun):
     def loads(self) -> Sequence[Load]:
         """The clients, one that reads everything again, and people."""
         cluster = self._cluster
-        workload = Workload(cluster, self._watch)
+        workload = Workload(cluster, self._watch, group=GROUP)
         self._guests = Guests(cluster)
         return [workload, Rereader(cluster, workload), self._guests]
 

@@ -106,15 +106,24 @@ class OperatorWatch:
             wished = self._cluster.replicas if name == BROKERS else self._cluster.quorum
             if replicas < min(wished, 3):
                 raise Violation(f"scale: {name} has {replicas} replicas of {wished}")
+        self._forget_taken()
+        lost = set(self._cluster.lost_disks) - self._cluster.disposable
+        if lost:
+            raise Violation(f"volumes: {lost} went")
+
+    def _forget_taken(self) -> None:
+        """A pod that was taken is Ready again, or was scaled away since."""
         for pod in self._cluster.objects("pods") if self._taken else ():
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             statefulset = name.rpartition("-")[0]
             last, before = self._taken.get(statefulset, ("", ""))
             if last == name and before != uid and is_ready(pod):
                 del self._taken[statefulset]
-        lost = set(self._cluster.lost_disks) - self._cluster.disposable
-        if lost:
-            raise Violation(f"volumes: {lost} went")
+        for found in self._cluster.objects("statefulsets", "apps") if self._taken else ():
+            name, replicas = found["metadata"]["name"], found["spec"]["replicas"]
+            last, _ = self._taken.get(name, ("", ""))
+            if last and int(last.rpartition("-")[2]) >= replicas:
+                del self._taken[name]
 
     def _asked(self, verb: str, plural: str, name: str) -> None:
         key = (verb, plural, name)
@@ -139,6 +148,7 @@ class OperatorWatch:
         node = next((node for node in cluster.nodes if node.name == name), None)
         if node is None or name not in pods or not node.is_running:
             return
+        self._forget_taken()
         statefulset = name.rpartition("-")[0]
         last, _ = self._taken.get(statefulset, ("", ""))
         if last not in ("", name):
@@ -158,10 +168,20 @@ class OperatorWatch:
         cluster = self._cluster
         master, since_us = self._master
         served = cluster.world.now_us - since_us > SERVED_US
-        if master == node.name and served and cluster.group_of(node).core.serving.in_sync > 1:
+        serving = cluster.group_of(node).core.serving if master == node.name and served else None
+        if serving is not None and serving.in_sync > 1 and serving.epoch >= self._newest_epoch():
             self._found.append(f"master: {node.name} is taken, and it has served for a while")
         if others < min(cluster.min_in_sync, cluster.replicas - 1):
             self._found.append(f"quorum: {node.name} is taken, and {others} others live")
+
+    def _newest_epoch(self) -> int:
+        """The epoch that the controllers have decided, of which its old master may not know yet."""
+        found = [
+            controller.machine.state.groups.get((CLUSTER, GROUP))
+            for controller in map(self._cluster.controller_of, self._cluster.controllers)
+            if controller is not None
+        ]
+        return max((int(group.master_epoch) for group in found if group is not None), default=0)
 
     def _lives(self, node: Node) -> bool:
         return self._cluster.world.now_us - self._alive_us.get(node.name, -LATE_US) < LATE_US

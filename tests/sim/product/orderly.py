@@ -1,7 +1,9 @@
 """Members of a consumer group that lock queues, as orderly consumers do.
 
-A lock is memory of one master: while the same epoch is served, a queue has one holder, until that
-one unlocks it.
+A client holds a queue from the answer that names it until it unlocks the queue, an answer does not
+name it any more, or ``BELIEF_S`` have passed since the last one that did: so the clients of
+RocketMQ do, by their own clocks. No two clients hold one queue at any moment, whatever becomes of
+masters meanwhile.
 """
 
 from __future__ import annotations
@@ -11,18 +13,31 @@ from typing import TYPE_CHECKING
 
 from gantry_cli.client.session import session
 from gantry_protocol.bodies import MessageQueue, decode_body, encode_body
-from gantry_protocol.bodies.client import LockBatchBody, LockedQueues
+from gantry_protocol.bodies.client import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchBody,
+    LockedQueues,
+)
 from gantry_protocol.codes import RequestCode, ResponseCode
-from sim.kernel.world import Violation
+from sim.kernel.world import SECOND, Violation
 from sim.product.cluster import GROUP
 from sim.product.line import TOPIC, Line
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sim.product.cluster import Cluster, Node
 
 CLIENTS = 3
-QUEUES = [MessageQueue(GROUP, queue_id, TOPIC) for queue_id in range(2)]
+MEMBERS = CLIENTS - 1  # the last one sends no heartbeats: its locks do not last as long
+NAME = "orderly"
+QUEUES = [MessageQueue(GROUP, queue_id, TOPIC) for queue_id in range(3)]
+BELIEF_S = 30.0
+RENEWS_S = (0.01, 0.1, 0.3)
+RESTS_S = (2.0, 8.0, 20.0)
+UNLOCKS, RESTS = 0.3, 0.05
 
 
 class Orderly(Clients):
@@ -32,42 +47,66 @@ class Orderly(Clients):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._held: dict[MessageQueue, tuple[str, int]] = {}  # by whom, in which epoch
+        self._held: dict[MessageQueue, tuple[str, float]] = {}  # by whom, until when
 
     def start(self) -> None:
         """Begin."""
         for number in range(CLIENTS):
-            self._cluster.client(f"orderly-{number}", self._lock).boot()
+            greeting = _heartbeat(f"orderly-{number}") if number < MEMBERS else None
 
-    def _epoch(self) -> int:
-        """Of who serves now; 0 while nobody does."""
-        node = self._cluster.master()
-        return 0 if node is None else int(self._cluster.group_of(node).core.serving.epoch)
+            async def run(node: Node, greeting: tuple[int, bytes] | None = greeting) -> None:
+                await self._consume(node, greeting)
 
-    async def _lock(self, node: Node) -> None:
+            self._cluster.client(f"orderly-{number}", run).boot()
+
+    async def _consume(self, node: Node, greeting: tuple[int, bytes] | None) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
         self._busy += 1
         async with session(self._cluster.name_servers) as client:
-            line = Line(client)
+            line = Line(client, greeting=greeting)
             while not self._stops:
-                body = encode_body(LockBatchBody("orderly", node.name, QUEUES))
-                epoch = self._epoch()
+                wanted = rng.sample(QUEUES, rng.randint(1, len(QUEUES)))
+                body = encode_body(LockBatchBody(NAME, node.name, wanted))
                 answer = await line.ask(RequestCode.LOCK_BATCH_MQ, {}, body)
                 if answer is not None and answer.code == ResponseCode.SUCCESS:
                     locked = decode_body(LockedQueues, answer.body).lock_ok_mq_set
-                    if epoch and epoch == self._epoch():
-                        for queue in locked:
-                            self._holds(queue, node.name, epoch)
-                await asyncio.sleep(rng.choice([0.01, 0.1, 0.3]))
-                if rng.random() < 0.5:
-                    self._held = {at: by for at, by in self._held.items() if by[0] != node.name}
+                    self._leave(node.name, [queue for queue in wanted if queue not in locked])
+                    for queue in locked:
+                        self._holds(queue, node.name)
+                await self._rest(rng.choice(RESTS_S if rng.random() < RESTS else RENEWS_S))
+                if rng.random() < UNLOCKS:
+                    self._leave(node.name, wanted)
                     await line.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body)
         self._busy -= 1
 
-    def _holds(self, queue: MessageQueue, name: str, epoch: int) -> None:
+    async def _rest(self, rest_s: float) -> None:
+        until_s = self._now_s() + rest_s
+        while not self._stops and self._now_s() < until_s:
+            await asyncio.sleep(min(0.5, rest_s))
+
+    def _leave(self, name: str, queues: Iterable[MessageQueue]) -> None:
+        """The client takes nothing more of them."""
+        for queue in queues:
+            if self._held.get(queue, ("", 0.0))[0] == name:
+                del self._held[queue]
+
+    def _holds(self, queue: MessageQueue, name: str) -> None:
         """Raises Violation: somebody else does."""
+        now_s = self._now_s()
+        holder, until_s = self._held.get(queue, (name, 0.0))
+        if holder != name and now_s < until_s:
+            raise Violation(
+                f"{name} holds queue {queue.queue_id} of {queue.topic}, and so does {holder} for"
+                f" {until_s - now_s:.1f} s more"
+            )
         self._cluster.world.count("locked")
-        holder, held_in = self._held.get(queue, (name, epoch))
-        if holder != name and held_in == epoch:
-            raise Violation(f"{queue} is locked by {holder} and {name} in epoch {epoch}")
-        self._held[queue] = (name, epoch)
+        self._held[queue] = (name, now_s + BELIEF_S)
+
+    def _now_s(self) -> float:
+        """Virtual time, which all clients' clocks follow, wherever they began."""
+        return self._cluster.world.now_us / SECOND
+
+
+def _heartbeat(name: str) -> tuple[int, bytes]:
+    beat = HeartbeatData(name, consumer_data_set=[ConsumerData(NAME)])
+    return RequestCode.HEART_BEAT, encode_body(beat)

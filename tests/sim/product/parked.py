@@ -3,7 +3,9 @@
 A delayed message that was acknowledged is delivered once, and not before its time. A transaction
 that is committed is delivered once; its producer answers check-backs as it has decided, so this
 holds also where the end of it was lost. One that is rolled back, or whose producer does not know
-its end, is never delivered. A copy more is excused by each answer to its send that was lost, and by
+its end, is never delivered. Where brokers give transactions up, one whose producer never knows is
+found where they put it, one that they answered to have ended is not, and none is both found there
+and delivered. A copy more is excused by each answer to its send that was lost, and by
 each delivery after which the log broke off: an epoch begins before the record that says how far the
 level has come.
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
+from gantry_broker.clients.core.transactions.records import GIVEN_UP_TOPIC
 from gantry_broker.log.units import parse_unit
 from gantry_broker.store.tables.names import OFFSETS_TOPIC
 from gantry_broker.store.tables.offsets import decode_rows
@@ -31,9 +34,10 @@ from gantry_protocol.records import decode_offset_msg_id, decode_properties, dec
 from gantry_protocol.records.properties import DELAY_TIME_LEVEL, UNIQ_KEY
 from sim.kernel.world import Violation
 from sim.product.line import Line, is_unknown, send_ext
+from sim.product.workload import Rests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from gantry_protocol.command import RemotingCommand
@@ -43,12 +47,14 @@ if TYPE_CHECKING:
 
 TOPIC = "parked"
 LEVELS_MS = (300, 1_500)
+BURST = 15
 SETTINGS = {
     "delay_levels": " ".join(f"{delay_ms}ms" for delay_ms in LEVELS_MS),
     "transaction_timeout_s": 0.5,
     "transaction_check_interval_s": 0.4,
     "transaction_check_max": 1_000,
 }
+CHECKS_UNTIL_GIVEN_UP = 3
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 PRODUCERS = "parked"
 GREETING = (
@@ -63,6 +69,8 @@ class _Message(msgspec.Struct):
     Attributes:
         due_us: when it may be delivered at the earliest.
         ends: whether it is to be delivered at all.
+        ended: its end was answered with 0.
+        given_up: how often it was found among those that were given up.
     """
 
     due_us: int
@@ -70,21 +78,29 @@ class _Message(msgspec.Struct):
     acknowledged: bool = False
     lost_answers: int = 0
     delivered: int = 0
+    ended: bool = False
+    given_up: int = 0
 
 
 class Parked:
     """See the module.
+
+    Args:
+        cluster: where.
+        watch: knows what is confirmed.
+        gives_up: whether brokers give up transactions that nobody ends.
 
     Attributes:
         messages: by unique key.
         found: what must not have been delivered.
     """
 
-    def __init__(self, cluster: Cluster, watch: Watch) -> None:
+    def __init__(self, cluster: Cluster, watch: Watch, *, gives_up: bool = False) -> None:
         self.messages: dict[str, _Message] = {}
         self.found: list[str] = []
         self._cluster = cluster
         self._watch = watch
+        self._gives_up = gives_up
         self._stops = False
         self._outcomes: dict[str, int] = {}  # of transactions
         cluster.topics.append(TOPIC)
@@ -94,6 +110,8 @@ class Parked:
         self._cluster.client("delaying", self._delay).boot()
         self._cluster.client("transactions", self._transact).boot()
         self._cluster.client("parked-consumer", self._consume).boot()
+        if self._gives_up:
+            self._cluster.client("given-up-consumer", self._find).boot()
 
     def stop_sending(self) -> None:
         """Send nothing more; check-backs are answered still."""
@@ -107,7 +125,9 @@ class Parked:
         return [
             key
             for key, message in self.messages.items()
-            if message.acknowledged and message.ends and not message.delivered
+            if message.acknowledged
+            and not (message.given_up or message.delivered)
+            and (message.ends or (self._gives_up and self._outcomes[key] == UNKNOWN))
         ]
 
     def judge(self) -> None:
@@ -117,6 +137,13 @@ class Parked:
             f"{key} is delivered too often: {message}"
             for key, message in self.messages.items()
             if message.delivered > message.lost_answers + message.acknowledged + broken_off[key]
+        ]
+        self.found += [
+            f"{key} is given up, and more: {message}"
+            for key, message in self.messages.items()
+            if message.given_up
+            and not message.lost_answers
+            and (message.ended or message.delivered or key not in self._outcomes)
         ]
         if self.found:
             raise Violation(f"{len(self.found)} parked messages: {self.found[:3]}")
@@ -152,8 +179,9 @@ class Parked:
     async def _delay(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
         async with session(self._cluster.name_servers) as client:
-            line = Line(client)
+            line, rests = Line(client), Rests(self._cluster, node.name, BURST)
             while not self._stops:
+                await rests.after_turn()
                 level = rng.randint(1, len(LEVELS_MS))
                 parked_us = int(LEVELS_MS[level - 1] * 1000 * (1 - self._cluster.drift))
                 due_us = self._cluster.world.now_us + parked_us - 1000  # a store time is in ms
@@ -166,11 +194,13 @@ class Parked:
         rng = self._cluster.world.stream(f"load/{node.name}")
         async with session(self._cluster.name_servers) as client:
             line = Line(client, on_request=self._checked, greeting=GREETING)
+            rests = Rests(self._cluster, node.name, BURST)
             while True:
                 if self._stops:
                     await line.ask(*GREETING[:1], {}, GREETING[1])
                     await asyncio.sleep(0.5)
                     continue
+                await rests.after_turn()
                 outcome = rng.choice([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
                 key = self._new(rng, _Message(0, ends=outcome == COMMIT))
                 self._outcomes[key] = outcome
@@ -178,7 +208,9 @@ class Parked:
                 ext = {**send_ext(TOPIC, key, rng.randrange(2), half), "a": PRODUCERS, "f": 4}
                 answer = await self._send(line, key, ext)
                 if answer is not None and rng.random() < 0.7:
-                    await line.ask(RequestCode.END_TRANSACTION, _end(answer, outcome))
+                    end = await line.ask(RequestCode.END_TRANSACTION, _end(answer, outcome))
+                    done = end is not None and end.code == ResponseCode.SUCCESS
+                    self.messages[key].ended = done and outcome != UNKNOWN
                 await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))
 
     def _new(self, rng: Random, message: _Message) -> str:
@@ -217,17 +249,27 @@ class Parked:
         line.oneway(request(RequestCode.END_TRANSACTION, said, oneway=True))
 
     async def _consume(self, node: Node) -> None:
+        await self._receive(TOPIC, self._delivered)
+
+    async def _find(self, node: Node) -> None:
+        await self._receive(GIVEN_UP_TOPIC, self._was_given_up)
+
+    async def _receive(self, topic: str, look: Callable[[str], None]) -> None:
         async with session(self._cluster.name_servers) as client:
 
             async def received(item: ReceivedRecord) -> None:
-                self._delivered(item.key)
+                look(item.key)
                 consumer.done(item.position)
 
-            consumer = Consumer(client.routes, client.calls, TOPIC, received, start=Start.EARLIEST)
+            consumer = Consumer(client.routes, client.calls, topic, received, start=Start.EARLIEST)
             while True:
                 with suppress(Exception):
                     await consumer.run()
                 await asyncio.sleep(0.2)
+
+    def _was_given_up(self, key: str) -> None:
+        self._cluster.world.count("given-up")
+        self.messages[key].given_up += 1
 
     def _delivered(self, key: str) -> None:
         """Look at one delivery; a consumer survives whatever is raised here."""

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
 TOPIC = "orders"
 NONSENSE = ("", "nobody", "a b", "%RETRY%", "x" * 300, "-1", "\x01\x02", "ü")
+TOO_FEW = "in-sync replicas not enough"
 ALWAYS = frozenset(
     {
-        ResponseCode.SUCCESS,
         ResponseCode.SYSTEM_BUSY,
         ResponseCode.SERVICE_NOT_AVAILABLE,
         ResponseCode.NO_PERMISSION,
@@ -79,6 +79,7 @@ class _Question(NamedTuple):
         reads: what reads the body of an answer of 0, and looks at it.
         but: other codes that it may be answered with.
         body: of the request.
+        writes: it is refused while the group has too few members in sync.
     """
 
     code: RequestCode
@@ -86,6 +87,13 @@ class _Question(NamedTuple):
     reads: Callable[[bytes], object] = lambda _: None
     but: tuple[ResponseCode, ...] = ()
     body: bytes = b""
+    writes: bool = False
+
+    def may_be_refused(self, answer: RemotingCommand) -> bool:
+        """Whether an answer other than 0 is one that it may have."""
+        if self.writes and answer.remark == TOO_FEW:
+            return answer.code == ResponseCode.SYSTEM_ERROR
+        return answer.code in ALWAYS or answer.code in self.but
 
 
 class Questions(Clients):
@@ -194,7 +202,7 @@ class Questions(Clients):
         """Raises Violation: it is none."""
         self.answers[question.code] = self.answers.get(question.code, 0) + 1
         self._cluster.world.count("answered")
-        if answer.code not in ALWAYS and answer.code not in question.but:
+        if answer.code != ResponseCode.SUCCESS and not question.may_be_refused(answer):
             raise Violation(f"{question} is answered {answer.code}: {answer.remark}")
         if answer.code == ResponseCode.SUCCESS:
             try:
@@ -317,6 +325,7 @@ class Questions(Clients):
             _Question(
                 code.CLONE_GROUP_OFFSET,
                 {"srcGroup": self._group, "destGroup": "clone", "topic": TOPIC, "offline": True},
+                writes=True,
             ),
         ]
 

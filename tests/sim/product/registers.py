@@ -34,7 +34,7 @@ from gantry_protocol.errors import RemotingError, ResolveError
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, http
 from sim.product.line import topic_ext
-from sim.product.workload import Clients
+from sim.product.workload import Clients, Rests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 CLIENTS = 3
+BURST = 10
 WITHIN_S = 4.0
 NAMES, CONTROLLERS = 9876, 9878
 NOTHING, WIPED = "", "wiped"
@@ -109,6 +110,7 @@ class Registers(Clients):
 
     async def _change(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
+        rests = Rests(self._cluster, node.name, BURST)
         self._busy += 1
         async with session(self._cluster.name_servers) as client:
             group = node.name
@@ -119,6 +121,7 @@ class Registers(Clients):
             for place in places:
                 self.possible[f"{group}/{place.name}"] = {NOTHING}
             while not self._stops:
+                await rests.after_turn()
                 await asyncio.sleep(rng.random() * 0.05)
                 place = rng.choice(places)
                 held = self.possible[f"{group}/{place.name}"]

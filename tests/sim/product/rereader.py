@@ -25,6 +25,7 @@ from sim.product.line import Line
 from sim.product.workload import TOPIC, Clients
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from gantry_protocol.command import RemotingCommand
@@ -43,18 +44,27 @@ class Rereader(Clients):
         cluster: where.
         workload: whose messages these are.
         expires: whether messages may go.
+        first_kept: the first place of a queue that may not go; None for any that a broker names.
 
     Attributes:
         seen: what was found at a place: queue and offset.
         lowest: the first place of each queue, at the end.
     """
 
-    def __init__(self, cluster: Cluster, workload: Workload, *, expires: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        workload: Workload,
+        *,
+        expires: bool = False,
+        first_kept: Callable[[int], int] | None = None,
+    ) -> None:
         self.seen: dict[tuple[int, int], tuple[str, int]] = {}
         self.lowest: dict[int, int] = {}
         super().__init__(cluster)
         self._workload = workload
         self._expires = expires
+        self._first_kept = first_kept
 
     def start(self) -> None:
         """Begin."""
@@ -90,6 +100,7 @@ class Rereader(Clients):
                     line, RequestCode.GET_MIN_OFFSET, queue_id
                 )
                 await self._read(line, queue_id, self.lowest[queue_id])
+                self._check_kept(queue_id, self.lowest[queue_id])
         self._expire()
         self._busy -= 1
 
@@ -139,10 +150,19 @@ class Rereader(Clients):
         """The place to go on at. Raises Violation: places were passed over that are not gone."""
         ext = answer.ext or {}
         following, low = int(ext["nextBeginOffset"]), int(ext["minOffset"])
+        if self._first_kept is not None:  # who looks at its bucket only knows what it shows
+            low = following
         if following > offset and not (self._expires and following <= low):
             raise Violation(f"queue {queue_id} is asked for {offset} and goes on at {ext}")
+        if following > offset:
+            self._check_kept(queue_id, following)
         self.lowest[queue_id] = max(self.lowest.get(queue_id, 0), low)
         return following
+
+    def _check_kept(self, queue_id: int, place: int) -> None:
+        """Raises Violation: a queue is said to begin at ``place``, and there is more before it."""
+        if self._first_kept is not None and place > (first := self._first_kept(queue_id)):
+            raise Violation(f"queue {queue_id} begins at {place}, and has all from {first} on")
 
     def _take(self, queue_id: int, offset: int, answer: RemotingCommand) -> int:
         """Compare what came; the next place. Raises Violation."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from sim.product import kinds
+from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
 from sim.product.operated_kinds import GroupsRun, OperatorRun
+from sim.product.tier_kinds import LosingRun, TierRun
 
 RUNS: dict[str, type[kinds.ProductRun]] = {
     "product": kinds.ProductRun,
     "power": kinds.PowerRun,
     "restored": kinds.RestoredRun,
     "loss": LossRun,
-    "tier": kinds.TierRun,
+    "tier": TierRun,
+    "losing": LosingRun,
     "quorum": kinds.QuorumRun,
     "admin": kinds.AdminRun,
     "rejoin": kinds.RejoinRun,
@@ -21,9 +24,13 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "stores": kinds.StoreRun,
     "rich": kinds.RichRun,
     "consumers": kinds.ConsumersRun,
+    "readers": kinds.ReadersRun,
+    "front-readers": kinds.FrontReadersRun,
     "batches": kinds.BatchesRun,
     "many": kinds.ManyRun,
+    "queues": kinds.QueuesRun,
     "snapshots": kinds.SnapshotRun,
     "operator": OperatorRun,
     "groups": GroupsRun,
+    "fleet": FleetRun,
 }

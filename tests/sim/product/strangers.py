@@ -1,5 +1,7 @@
 """Strangers who connect to any port and send what is no request, or half of one, or none at all.
 
+Some say what only a master may say, about a group that is there.
+
 They are answered with a refusal or cut off, and harm nobody: a fault of the product's own that they
 meet ends the run (``bindings``), and so does an answer that calls their nonsense done.
 """
@@ -16,6 +18,7 @@ from gantry_protocol.command import request
 from gantry_protocol.errors import GantryError
 from gantry_protocol.frame import FrameDecoder, encode
 from sim.kernel.world import Violation
+from sim.product.cluster import CLUSTER, GROUP
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,15 +39,27 @@ CODES = (
     200,
     310,
     320,
+    1001,
+    1002,
     1003,
+    1004,
+    1011,
     1012,
+    1013,
     31001,
     31002,
+    31003,
+    31004,
     31005,
     31007,
     31008,
+    31009,
+    31010,
+    31011,
+    31012,
     9_999,
 )
+OF_MASTERS = (1001, 31001, 31009, 31011)  # whoever sends one says that it is the master
 
 
 class Strangers:
@@ -82,16 +97,33 @@ class Strangers:
                     raise Violation(f"{address}:{port} takes nonsense: {answer}")
 
 
+def _claim(rng: Random) -> dict[str, str]:
+    """What a broker would say that takes itself for the master of a group."""
+    broker_id, epoch = str(rng.randrange(5)), str(rng.choice([0, 1, 2, 99]))
+    return {
+        "clusterName": CLUSTER,
+        "brokerName": GROUP,
+        "brokerId": broker_id,
+        "masterBrokerId": broker_id,
+        "masterEpoch": epoch,
+        "incarnation": "nobody",
+    }
+
+
 def _nonsense(rng: Random) -> bytes:
     """What somebody might send."""
     body = rng.randbytes(rng.choice([0, 1, 40]))
     command = encode(request(rng.choice(CODES), {"queueId": "x", "topic": ""}, body))
+    claim = encode(request(rng.choice(OF_MASTERS), _claim(rng), rng.choice([body, b"{}"])))
     header = json.dumps({"code": "ten", "flag": [], "opaque": 2**70}).encode()
     return rng.choice(
         [
             b"",
             rng.randbytes(rng.choice([1, 8, 500])),
             command,
+            command,
+            claim,
+            claim,
             command[: rng.randrange(len(command))],
             len(header + body).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body,
             (2**31 - 1).to_bytes(4, "big") + b"x",

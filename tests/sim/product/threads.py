@@ -43,7 +43,7 @@ class _Waiters:
     def wake(self, count: int) -> None:
         for _ in range(min(count, len(self._waiting))):
             thread, token = self._waiting.popleft()
-            thread.wake(token, delay_us=thread.process.rng.randrange(3, 40))
+            thread.wake(token, delay_us=3 + thread.process.rng._randbelow(37))
 
     def __len__(self) -> int:
         return len(self._waiting)

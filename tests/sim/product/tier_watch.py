@@ -55,6 +55,13 @@ class TierWatch:
         bucket.deleted = self._deleted
         watch.more.append(self._look)
 
+    @property
+    def first_left(self) -> int:
+        """Where the first pack of the chain begins that was not removed."""
+        removed, place = self._bucket.removed, self.place
+        left = (entry.lo for entry in self.chain.packs if place.key(entry.key) not in removed)
+        return next(left, self.chain.end) if removed else 0
+
     def _look(self) -> None:
         cluster = self._watch.cluster
         for node in cluster.brokers:

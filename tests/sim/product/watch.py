@@ -109,6 +109,7 @@ class Watch:
         if agreed is None:
             return
         self.logs.check_set(agreed, int(newest.index))
+        self._check_ids(agreed)
         epochs = (int(agreed.master_epoch), agreed.sync_state_set_epoch)
         for node in self.cluster.brokers:
             if epochs <= self.cluster.put_back.get(node.name, (0, 0)):
@@ -120,6 +121,20 @@ class Watch:
                 raise Violation(
                     f"H5: {node.name} is in the set {agreed.sync_state_set} and has "
                     f"{group._store.log.flushed} of {len(self.confirmed)} confirmed bytes"
+                )
+
+    def _check_ids(self, agreed: Any) -> None:
+        """Nobody takes part under an id that another volume was given. Raises Violation."""
+        for node in self.cluster.brokers:
+            group = self.cluster.group_of(node, self.group)
+            agent = None if group is None else group._agent
+            member = None if agent is None else agreed.member(agent.broker_id)
+            if member is None or member.incarnation != group.incarnation:
+                continue
+            if agent._joining.check_code != member.check_code:
+                raise Violation(
+                    f"{node.name} registered as broker {member.broker_id}, which is the volume's"
+                    f" that applied with {member.check_code}"
                 )
 
     def served(self, end: int, group: str) -> None:

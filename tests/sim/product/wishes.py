@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, http
+from sim.product.workload import Rests
 
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
     from sim.product.watch import Watch
 
 CLIENTS = 10
+BURST = 8
 PATIENCE_S = 8.0  # an answer that comes late must be right, too
 
 
@@ -44,9 +46,10 @@ class Wishes:
 
     async def _declare(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"wishes/{node.name}")
-        turn = 0
+        turn, rests = 0, Rests(self._cluster, node.name, BURST)
         while not self._stops:
             turn += 1
+            await rests.after_turn()
             await asyncio.sleep(rng.random() * 0.02)
             name, replicas = f"{node.name}-{turn}", rng.randint(1, 5)
             wish = {"uid": name, "replicas": replicas, "minInSyncReplicas": 1}

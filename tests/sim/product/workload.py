@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Protocol
 from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Producer, SendFailedError
-from gantry_cli.client.session import session
+from gantry_cli.client.routes import Queue, Route, Routes
+from gantry_cli.client.session import Session, session
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gantry_cli.client.calls import Caller
     from sim.product.cluster import Cluster, Node
 
 TOPIC = "orders"
-BURST = 40  # messages between two rests of a busy producer, on average
+BURST = 20  # messages between two rests of a busy producer, on average
+REST_S = 1.0
+CALM_S = 0.2
 
 
 class Load(Protocol):
@@ -48,6 +54,32 @@ class Told(Protocol):
 
     def served(self, end: int, group: str) -> None:
         """A consumer of a group was given a record that ends there. Raises Violation."""
+
+
+class Rests:
+    """Rests of a client that asks one thing after the other.
+
+    What a thousand requests in a row find, a hundred find that come close upon each other where a
+    fault strikes; each costs as much of a core as a tenth of a second of an idle cluster. So it
+    rests now and then while there are faults, and after every turn once they have ended.
+
+    Args:
+        cluster: where it asks.
+        name: of the client.
+        turns: between two rests, on average.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, turns: int) -> None:
+        self._cluster = cluster
+        self._rng = cluster.world.stream(f"rests/{name}")
+        self._turns = turns
+
+    async def after_turn(self) -> None:
+        """Rest, or go on at once."""
+        if self._cluster.is_at_peace:
+            await asyncio.sleep(self._rng.random() * CALM_S)
+        elif not self._rng.randrange(self._turns):
+            await asyncio.sleep(self._rng.random() * REST_S)
 
 
 class Clients:
@@ -80,6 +112,23 @@ class Clients:
             raise Violation(self.unsettled)
 
 
+class RoutesTo(Routes):
+    """Routes without the queues of any group but one."""
+
+    def __init__(self, group: str, name_servers: Sequence[str], calls: Caller) -> None:
+        super().__init__(name_servers, calls)
+        self._group = group
+
+    async def fetch(self, topic: str) -> Route:
+        route = await super().fetch(topic)
+        only = Route(topic, self._of_group(route.writable), self._of_group(route.readable))
+        self._known[topic] = only
+        return only
+
+    def _of_group(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+        return tuple(queue for queue in queues if queue.broker_name == self._group)
+
+
 class Workload:
     """Producers that send, one consumer that reads it all.
 
@@ -88,8 +137,8 @@ class Workload:
         watch: is told of every acknowledgement.
         producers: how many; each waits for its answer before it sends the next message.
         body_bytes: greatest size of a message.
-        rest_s: longest rest of a busy producer after a burst, which finds what many messages find:
-            they meet a fault that comes within it, and each costs a millisecond of a core.
+        rests: whether producers rest now and then.
+        group: whose queues they use; None for every group's.
 
     Attributes:
         ledger: what was sent, acknowledged and consumed.
@@ -103,7 +152,8 @@ class Workload:
         *,
         producers: int = 2,
         body_bytes: int = 2_000,
-        rest_s: float = 1.0,
+        rests: bool = True,
+        group: str | None = None,
     ) -> None:
         self.cluster = cluster
         self.watch = watch
@@ -112,7 +162,8 @@ class Workload:
         self.sending = 0
         self._producers = producers
         self._body_bytes = body_bytes
-        self._rest_s = rest_s
+        self._rests = rests
+        self._group = group
         self.consumers: list[Consumer] = []
 
     def start(self) -> None:
@@ -123,9 +174,11 @@ class Workload:
 
     async def _produce(self, node: Node) -> None:
         rng = self.cluster.world.stream(f"load/{node.name}")
-        pause_s = rng.choice([0.002, 0.02, 0.1])
+        pause_s, rests = rng.choice([0.002, 0.02, 0.1]), Rests(self.cluster, node.name, BURST)
         async with session(self.cluster.name_servers) as client:
-            producer = Producer(client.routes, client.calls, on_answer_lost=self.ledger.answer_lost)
+            producer = Producer(
+                self._routes(client), client.calls, on_answer_lost=self.ledger.answer_lost
+            )
             self.sending += 1
             while self.is_sending:
                 body = rng.randbytes(rng.randint(1, self._body_bytes))
@@ -139,8 +192,8 @@ class Workload:
                     self.ledger.acknowledge(message.key, result.position)
                     self.watch.acknowledged(message.key, result.offset_id)
                 await asyncio.sleep(rng.random() * pause_s)
-                if pause_s < 0.1 and not rng.randrange(BURST):
-                    await asyncio.sleep(rng.random() * self._rest_s)
+                if self._rests:
+                    await rests.after_turn()
             self.sending -= 1
 
     async def _consume(self, node: Node) -> None:
@@ -153,12 +206,18 @@ class Workload:
                 self.ledger.consume(item.key, item.position)
                 consumer.done(item.position)
 
-            consumer = Consumer(client.routes, client.calls, TOPIC, received, start=Start.EARLIEST)
+            routes = self._routes(client)
+            consumer = Consumer(routes, client.calls, TOPIC, received, start=Start.EARLIEST)
             self.consumers.append(consumer)
             while True:
                 with suppress(Exception):
                     await consumer.run()
                 await asyncio.sleep(0.2)
+
+    def _routes(self, client: Session) -> Routes:
+        if self._group is None:
+            return client.routes
+        return RoutesTo(self._group, self.cluster.name_servers, client.calls)
 
     # ---- the end
 

@@ -25,7 +25,7 @@ from gantry_controller.raft.shipment import (
 )
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.types import Index, NodeId
-from sim.kernel.world import MS
+from sim.kernel.world import MS, cancel
 
 if TYPE_CHECKING:
     from sim.kernel.world import Timer
@@ -124,7 +124,7 @@ class SimSender:
 
     def _await_answer(self, node: NodeId, delivery: _Delivery) -> None:
         if delivery.timer is not None:
-            delivery.timer.cancel()
+            cancel(delivery.timer)
         host = self._process.host
         delivery.timer = host.after(SILENCE_US, lambda: self._interrupted(node, delivery))
 
@@ -135,7 +135,7 @@ class SimSender:
         self._process.host.world.count("shipment.interrupted")
         delivery.sending = None
         if delivery.timer is not None:
-            delivery.timer.cancel()
+            cancel(delivery.timer)
         delivery.timer = self._process.host.after(BACK_OFF_US, lambda: self._again(node, delivery))
 
     def _again(self, node: NodeId, delivery: _Delivery) -> None:
@@ -145,7 +145,7 @@ class SimSender:
     def _end(self, node: NodeId) -> None:
         delivery = self._deliveries.pop(node)
         if delivery.timer is not None:
-            delivery.timer.cancel()
+            cancel(delivery.timer)
 
 
 class SimReceiver:

@@ -13,7 +13,7 @@ from gantry_protocol.types import Offset
 from sim.kernel.world import Violation
 from sim.tier.retention_world import RetentionWorld
 
-SEEDS = range(12)
+SEEDS, FIRST_SEEDS = range(5, 12), range(5)
 STEPS = 250
 SEEDS_MAX = 30
 
@@ -32,9 +32,10 @@ def test_every_offset_is_answered_once_and_nothing_is_forgotten(seed: int, tmp_p
     run(seed, tmp_path)
 
 
-def test_the_seeds_reach_what_they_are_for(tmp_path: Path) -> None:
+def test_the_first_seeds_reach_what_they_are_for(tmp_path: Path) -> None:
+    """And are judged as the others are."""
     reached: dict[str, int] = {}
-    for seed in range(5):
+    for seed in FIRST_SEEDS:
         for name, count in run(seed, tmp_path / str(seed)).counters.items():
             reached[name] = reached.get(name, 0) + count
     assert {"trim", "state", "reset", "rebuilt", "wiped", "elected"} <= reached.keys()

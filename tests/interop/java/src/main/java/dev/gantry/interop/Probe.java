@@ -14,7 +14,9 @@ import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -28,7 +30,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * One Java client with its default settings, told what to do by arguments, telling what happened line by line:
  * {@code READY}, {@code ACK key queue offset millis}, {@code NACK status|error millis}, {@code MSG key queue offset body},
  * {@code WAIT error millis}, {@code END acknowledged refused}, {@code SENT status millis}, {@code TRY key times millis topic},
- * {@code MEMBER clientId}, {@code HOLDS millis group:queue,...}, {@code GOT key group:queue offset}.
+ * {@code MEMBER clientId}, {@code HOLDS millis group:queue,...}, {@code GOT key group:queue offset},
+ * {@code DONE key group:queue offset begin end}.
  */
 public final class Probe {
     /** What the last send may take after SIGTERM: three attempts within the client's timeout of 3 s, and a reserve. */
@@ -64,6 +67,9 @@ public final class Probe {
                 break;
             case "member":
                 member(nameServers, topic, args[3]);
+                break;
+            case "orderly":
+                orderly(nameServers, topic, args[3], Integer.parseInt(args[4]));
                 break;
             default:
                 throw new IllegalArgumentException(args[0]);
@@ -251,6 +257,32 @@ public final class Probe {
                 .map(Probe::place).sorted().collect(Collectors.joining(",")));
             Thread.sleep(500);
         }
+    }
+
+    /**
+     * Is a member of a consumer group that consumes in order until the process is ended, a message for {@code takesMillis};
+     * tells the begin and the end of each, by the clock that all processes share.
+     */
+    private static void orderly(String nameServers, String topic, String group, int takesMillis) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+            for (MessageExt one : messages) {
+                long begin = millis();
+                try {
+                    Thread.sleep(takesMillis);
+                } catch (InterruptedException interrupted) {
+                    Thread.currentThread().interrupt();
+                }
+                say("DONE " + one.getMsgId() + " " + place(context.getMessageQueue()) + " " + one.getQueueOffset() + " " + begin + " " + millis());
+            }
+            return ConsumeOrderlyStatus.SUCCESS;
+        });
+        consumer.start();
+        say("MEMBER " + consumer.buildMQClientId());
+        Thread.currentThread().join();
     }
 
     private static String place(MessageQueue queue) {

@@ -1,0 +1,184 @@
+"""Bugs in what the operator does with the API server's answers, its Lease and its own faults."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import UnitTests, one_edit
+
+_mutant = one_edit("gantry_operator")
+
+MUTANTS = (
+    _mutant(
+        "slow-answer-is-a-bug",
+        "operator",
+        "an API server that does not answer in time counts as a fault of the operator",
+        "api.kube:KubeApi._send",
+        "except TimeoutError as error:",
+        "except ZeroDivisionError as error:",
+        UnitTests(
+            "unit/operator/test_api.py::test_a_server_that_does_not_answer_in_time_is_unavailable"
+        ),
+    ),
+    _mutant(
+        "list-ends-with-its-first-page",
+        "operator",
+        "what stands on later pages of a list counts as deleted",
+        "api.kube:KubeApi.list_all",
+        "if not token:",
+        "if True:",
+        UnitTests("unit/operator/test_api.py::test_a_list_is_read_in_chunks"),
+    ),
+    _mutant(
+        "rotated-token-refused-for-ever",
+        "operator",
+        "a token that was replaced is never read again",
+        "api.kube:KubeApi._call",
+        "if status == 401:",
+        "if False:",
+        UnitTests("unit/operator/test_api.py::test_a_rotated_token_is_read_again_once"),
+    ),
+    _mutant(
+        "ending-namespace-taken-for-missing-rights",
+        "operator",
+        "a namespace that ends is reported as a lack of rights",
+        "api.errors:error_of",
+        "Ending if status == 403 and ENDING in causes else ",
+        "",
+        UnitTests("unit/operator/test_api.py::test_a_namespace_that_ends_is_no_lack_of_rights"),
+    ),
+    _mutant(
+        "lease-counts-from-its-answer",
+        "operator",
+        "an operator acts for as long as a request took after its Lease has ended",
+        "lease:LeaderElection._write",
+        "self._renewed = started",
+        "self._renewed = self._now()",
+        UnitTests("unit/operator/test_lease.py::test_a_lease_counts_from_before_it_was_asked_for"),
+    ),
+    _mutant(
+        "live-lease-taken-over",
+        "operator",
+        "two operators act at a time",
+        "lease:LeaderElection._is_expired",
+        "if self._seen[0] != version:",
+        "if not self._seen[0]:",
+        UnitTests("unit/operator/test_lease.py::test_a_live_holder_is_waited_for"),
+    ),
+    _mutant(
+        "standby-carries-out-whole-plans",
+        "operator",
+        "an operator without the Lease builds and disrupts",
+        "reconcile.worker:Reconciler._look",
+        "if not leads:",
+        "if False:",
+        UnitTests(
+            "unit/operator/test_reconcile.py::test_who_does_not_lead_writes_and_retires_nothing"
+        ),
+    ),
+    _mutant(
+        "standby-retires-groups",
+        "operator",
+        "an operator without the Lease takes groups off record",
+        "reconcile.worker:Reconciler._look",
+        " and self._leads()",
+        "",
+        UnitTests(
+            "unit/operator/test_reconcile.py::test_who_does_not_lead_writes_and_retires_nothing"
+        ),
+    ),
+    _mutant(
+        "first-fault-of-the-server-is-told",
+        "operator",
+        "a fault that passes by itself is written into the status",
+        "reconcile.worker:Reconciler._remember",
+        "if lasting or not refusal.passing",
+        "if True",
+        UnitTests(
+            "unit/operator/test_reconcile.py::test_a_fault_of_the_server_is_told_only_once_it_lasts"
+        ),
+    ),
+    _mutant(
+        "busy-server-asked-again-at-once",
+        "operator",
+        "an API server that asks for patience gets none",
+        "reconcile.worker:Reconciler.reconcile",
+        "self._queue.retry(key, at_least_s=at_least_s)",
+        "self._queue.retry(key)",
+        UnitTests("unit/operator/test_reconcile.py::test_a_busy_api_server_is_waited_for"),
+    ),
+    _mutant(
+        "key-never-done",
+        "operator",
+        "a resource that was looked at once is never looked at again",
+        "reconcile.worker:Reconciler.work",
+        "self._queue.done(key)",
+        "pass",
+        UnitTests("unit/operator/test_reconcile.py::test_workers_go_on_after_a_failure"),
+    ),
+    _mutant(
+        "gone-quorum-followed-on",
+        "operator",
+        "the stream of a quorum that is gone goes on for ever",
+        "reconcile.worker:Reconciler._forget",
+        "self._directory.drop(key.namespace, key.name)",
+        "pass",
+        UnitTests("unit/operator/test_reconcile.py::test_a_deleted_resource_is_forgotten"),
+    ),
+    _mutant(
+        "lost-event-fails-the-plan",
+        "operator",
+        "a plan counts as failed because words about it were lost",
+        "reconcile.events:post_event",
+        "except ApiError as error:",
+        "except ZeroDivisionError as error:",
+        UnitTests("unit/operator/test_apply.py::test_a_lost_event_loses_nothing_else"),
+    ),
+    _mutant(
+        "event-of-any-length",
+        "operator",
+        "an event is refused for its length",
+        "reconcile.events:post_event",
+        "event.note[:MAX_NOTE]",
+        "event.note",
+        UnitTests("unit/operator/test_apply.py::test_an_event_says_no_more_than_fits"),
+    ),
+    _mutant(
+        "emptied-secret-remembered",
+        "operator",
+        "a Secret that somebody emptied comes back empty, and splits the processes",
+        "reconcile.quorum_secrets:Secrets._exists",
+        "if content:",
+        "if content is not None:",
+        UnitTests(
+            "unit/operator/test_quorum_secrets.py::test_one_that_was_emptied_and_deleted_comes_back_as_the_processes_have_it"
+        ),
+    ),
+    _mutant(
+        "deleted-secret-made-anew",
+        "operator",
+        "a Secret that was deleted comes back with another content than the processes have",
+        "reconcile.quorum_secrets:Secrets.ensure",
+        "self._known.get((namespace, name)) or ",
+        "",
+        UnitTests(
+            "unit/operator/test_quorum_secrets.py::test_a_deleted_secret_comes_back_as_it_was"
+        ),
+    ),
+    _mutant(
+        "silent-stream-trusted",
+        "operator",
+        "a stream of role changes that says nothing counts as one",
+        "quorums.watch:RoleWatch._follow",
+        "asyncio.timeout(SILENCE_S)",
+        "asyncio.timeout(None)",
+        UnitTests("unit/operator/test_role_watch.py::test_a_silent_stream_is_a_dead_one"),
+    ),
+    _mutant(
+        "older-epoch-is-news",
+        "operator",
+        "a late line of an earlier epoch makes the operator look again",
+        "quorums.watch:RoleWatch.take",
+        "event.master_epoch < epoch or ",
+        "",
+        UnitTests("unit/operator/test_role_watch.py::test_what_is_news"),
+    ),
+)

@@ -1,0 +1,380 @@
+"""Clients of a mapped topic whose queues move: senders, readers, committers, and who moves them.
+
+All but one know static topics: they name a queue by its number, at whichever group comes to mind,
+as a client does whose route is old. One sender is older and sees each group's own queues.
+
+What is acknowledged is at its place, whoever is asked, once, in the order of its sender, and behind
+no gap; what was refused is not there. A reader is never led back or past something. A committed
+offset stays until the next commit. Once everybody is well all moves come to an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from gantry_cli.client.session import session
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.headers.client import PullMessageRequestHeader
+from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.records import decode_records
+from sim.kernel.world import Violation
+from sim.product.cluster import CLUSTER, http
+from sim.product.line import Line, is_unknown, send_ext
+from sim.product.workload import Clients, Rests
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from gantry_cli.client.session import Session
+    from gantry_protocol.queue_map import QueueMap
+    from sim.product.cluster import Cluster, Node
+
+TOPIC = "mapped"
+QUEUES = 4
+SENT_TO = 3  # the last queue gets what older clients send, now and then
+STATIC, OLDER = 479, 398  # versions of Java's clients
+WITHIN_S = 4.0  # longer than a broker lets anybody wait
+HAS_SUBSCRIPTION = 4
+BATCH = 32
+BURST = 15
+PATH = f"/v1/clusters/{CLUSTER}/queues/{TOPIC}"
+MOVES_MAX = 50  # of a queue: below ``SEGMENTS_MAX``
+
+_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+_NOT_NOW = (
+    ResponseCode.SYSTEM_BUSY,
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.TOPIC_NOT_EXIST,
+)
+
+Lines = dict[str, Line]
+Row = dict[int, str]
+"""Messages by queue offset."""
+
+
+class Mapped(Clients):
+    """See the module.
+
+    Attributes:
+        acknowledged: queue and offset of each message that was answered 0.
+        refused: messages that were not stored.
+        unsure: messages that may be there.
+    """
+
+    unsettled = "clients of the mapped topic do not end"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.acknowledged: dict[str, tuple[int, int]] = {}
+        self.refused: set[str] = set()
+        self.unsure: set[str] = set()
+        self._is_there = False
+        self._read: dict[int, Row] = {number: {} for number in range(QUEUES)}
+        self._committed: dict[str, set[int | None]] = {}
+        self._rows: dict[str, dict[int, Row]] = {}  # at the end, by who read them
+
+    def start(self) -> None:
+        """Begin."""
+        self._cluster.client("mover", self._move).boot()
+        for number in range(SENT_TO):
+            self._client(f"static-{number}", self._send, number, STATIC)
+        for number in range(QUEUES):
+            self._client(f"reader-{number}", self._follow, number, STATIC)
+            self._client(f"place-{number}", self._commit, number, STATIC)
+        self._client("older", self._send, -1, OLDER)
+
+    @property
+    def is_settled(self) -> bool:
+        """All have ended, and nothing moves; then everything is read anew."""
+        if self._busy or self._moving():
+            return False
+        if not self._rows:
+            self._rows["asked"] = {}
+            for name in self._cluster.groups:
+                self._client(f"last-{name}", self._read_all, name, STATIC)
+            self._client("last-older", self._read_all, "", OLDER)
+            return False
+        return True
+
+    def judge(self) -> None:
+        """Raises Violation."""
+        super().judge()
+        moving = self._moving()
+        if moving:
+            raise Violation(f"queues {moving} have not come where they are to go")
+        rows = [self._rows.get(name) for name in self._cluster.groups]
+        if None in rows or any(row != rows[0] for row in rows):
+            raise Violation(f"groups do not show the same queues: {_differences(rows)}")
+        for number, row in (rows[0] or {}).items():
+            self._judge_row(number, row)
+        everything = [body for row in (rows[0] or {}).values() for body in row.values()]
+        missing = self.acknowledged.keys() - set(everything)
+        if missing:
+            raise Violation(f"acknowledged and not there: {sorted(missing)[:5]}")
+        if len(set(everything)) != len(everything):
+            raise Violation("a message that was sent once is there twice")
+        strange = set(everything) - self.acknowledged.keys() - self.unsure
+        if strange:
+            raise Violation(f"refused, and there: {sorted(strange)[:5]}")
+        if self._rows.get("") != rows[0]:
+            found = _differences([self._rows.get(""), rows[0]])
+            raise Violation(f"older clients see other messages at all groups: {found}")
+        self._cluster.world.note("mapped", len(everything), "messages")
+
+    def _judge_row(self, number: int, row: Row) -> None:
+        """Raises Violation: a queue has a gap, or another order than its sender."""
+        if list(row) != list(range(len(row))):
+            raise Violation(f"queue {number} has a gap: {list(row)[:50]}")
+        sent = [body for body in row.values() if body.startswith("static")]
+        known = [int(body.split("/")[1]) for body in sent if body in self.acknowledged]
+        if known != sorted(known):
+            raise Violation(f"queue {number} is out of order: {known}")
+        for body, (queue, offset) in self.acknowledged.items():
+            if queue == number and row.get(offset) != body:
+                raise Violation(
+                    f"{body} was acknowledged at {offset} of queue {number}, where there is "
+                    f"{row.get(offset)}"
+                )
+        for offset, body in self._read[number].items():
+            if row.get(offset) != body:
+                raise Violation(f"{body} was read at {offset} of queue {number}: {row.get(offset)}")
+
+    # ---- who moves queues
+
+    def _map(self) -> QueueMap | None:
+        """The newest that a controller knows."""
+        found = map(self._cluster.controller_of, self._cluster.controllers)
+        maps = [one.machine.state.queue_map(CLUSTER, TOPIC) for one in found if one is not None]
+        return max((item for item in maps if item), key=lambda item: item.epoch, default=None)
+
+    def _moving(self) -> list[int]:
+        known = self._map()
+        if known is None:
+            return list(range(QUEUES))
+        return [number for number, queue in enumerate(known.queues) if queue.target]
+
+    async def _move(self, node: Node) -> None:
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        while not self._cluster.is_set_up:
+            await asyncio.sleep(0.1)
+        self._busy += 1
+        while not await self._put(rng, {}):
+            await asyncio.sleep(0.1)
+        async with session(self._cluster.name_servers) as client:
+            for line in self._lines(client, STATIC).values():
+                await line.insist(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC})
+        self._is_there = True
+        pause_s = rng.choice([0.1, 0.5, 2.0])
+        while not self._stops:
+            await asyncio.sleep(rng.random() * pause_s)
+            known = self._map()
+            some = [
+                number
+                for number in range(QUEUES)
+                if rng.random() < 0.5 and (not known or known.queues[number].moves < MOVES_MAX)
+            ]
+            if await self._put(rng, {number: rng.choice(self._cluster.groups) for number in some}):
+                self._cluster.world.count("queues-moved")
+        self._busy -= 1
+
+    async def _put(self, rng: Random, places: Mapping[int, str]) -> bool:
+        """Whether it was done for certain. Raises Violation: the wish is taken for nonsense."""
+        address = rng.choice(self._cluster.controllers).machine.address
+        wish = {"queues": QUEUES, "places": {str(number): name for number, name in places.items()}}
+        try:
+            async with asyncio.timeout(2.0):
+                status, body = await http(address, "PUT", PATH, wish)
+        except (OSError, EOFError):  # TimeoutError is one
+            return False
+        if status not in (200, 409, 421, 429, 503):
+            raise Violation(f"PUT {PATH} of {wish} is answered {status}: {body[:300]!r}")
+        return status == 200
+
+    # ---- clients
+
+    def _client(self, name: str, program: object, what: object, version: int) -> None:
+        async def act(node: Node) -> None:
+            self._busy += 1
+            while not self._is_there:
+                await asyncio.sleep(0.1)
+            async with session(self._cluster.name_servers) as client:
+                rng = self._cluster.world.stream(f"load/{node.name}")
+                await program(rng, self._lines(client, version), what)  # type: ignore[operator]
+            self._busy -= 1
+
+        self._cluster.client(name, act).boot()
+
+    def _lines(self, client: Session, version: int) -> Lines:
+        return {
+            name: Line(client, group=name, java_version=version) for name in self._cluster.groups
+        }
+
+    async def _send(self, rng: Random, lines: Lines, queue: int) -> None:
+        """One message after the other, mostly to the group that took the last one."""
+        is_static = queue >= 0
+        name, number = rng.choice(list(lines)), 0
+        rests = Rests(self._cluster, f"static-{queue}", BURST)
+        while not self._stops:
+            body = f"static-{queue}/{number}" if is_static else f"older/{number}"
+            number += 1
+            asked = queue if is_static else rng.randrange(SENT_TO)
+            self.unsure.add(body)
+            answer = await lines[name].ask(
+                RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, body, asked), body.encode(), WITHIN_S
+            )
+            if answer is not None and answer.code == ResponseCode.SUCCESS:
+                ext = answer.ext or {}
+                place = (int(ext["queueId"]), int(ext["queueOffset"]))
+                if is_static and place[0] != queue:
+                    raise Violation(f"{body} was sent to queue {queue}, and is at {place}")
+                self.unsure.discard(body)
+                self.acknowledged[body] = place
+            elif not is_unknown(answer):
+                self.unsure.discard(body)
+                self.refused.add(body)
+            if answer is None or answer.code or rng.random() < 0.05:
+                name = rng.choice(list(lines))
+            await asyncio.sleep(rng.choice([0.0, 0.005, 0.05]))
+            await rests.after_turn()
+            if rng.random() < 0.02:
+                await asyncio.sleep(rng.random() * 3.0)  # its queue moves without a message
+
+    async def _follow(self, rng: Random, lines: Lines, queue: int) -> None:
+        """A queue, from its beginning on."""
+        row = self._read[queue]
+        while not self._stops:
+            found = await self._pull(rng.choice(list(lines.values())), queue, len(row))
+            if not found:
+                await asyncio.sleep(rng.random() * 0.1)
+            row.update(found or {})
+
+    async def _pull(
+        self, line: Line, queue: int, offset: int, *, leaps: bool = False
+    ) -> Row | None:
+        """What is there from ``offset`` on; None if nobody can say now.
+
+        Args:
+            line: of whom to ask.
+            queue: its number.
+            offset: of the first message.
+            leaps: whether a part of the queue may be elsewhere; ``{}`` is only its end then.
+
+        Raises:
+            Violation: the answer leads back, or past something.
+        """
+        header = PullMessageRequestHeader(
+            "mapped", TOPIC, queue, offset, BATCH, HAS_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
+        )
+        answer = await line.ask(RequestCode.PULL_MESSAGE, to_ext(header), within_s=WITHIN_S)
+        if answer is None or answer.code in _NOT_NOW:
+            return None
+        ext = answer.ext or {}
+        following = int(ext.get("nextBeginOffset", -1))
+        if answer.code == ResponseCode.SUCCESS:
+            records = decode_records(answer.body)
+            row = {record.queue_offset: record.body.decode() for record in records}
+            if (
+                list(row) == list(range(offset, offset + len(records)))
+                and following == max(row) + 1
+            ):
+                return row
+        elif answer.code in _EMPTY and following == offset:
+            return {}
+        elif answer.code == ResponseCode.PULL_OFFSET_MOVED and leaps and following > offset:
+            return await self._pull(line, queue, following, leaps=True)
+        raise Violation(
+            f"queue {queue} is asked for {offset} and answered {answer.code} {answer.remark} {ext}"
+        )
+
+    async def _commit(self, rng: Random, lines: Lines, queue: int) -> None:
+        """How far a group has come: committed and asked for at any broker group."""
+        groups: list[str] = []
+        rests = Rests(self._cluster, f"place-{queue}", BURST)
+        is_known, last = False, 0
+        while not self._stops:
+            if not is_known:
+                groups.append(f"place-{queue}-{len(groups)}")
+            last += rng.randrange(3)
+            is_known = await self._commit_one(rng, lines, groups[-1], queue, last)
+            if is_known:
+                await self._look(rng.choice(list(lines.values())), groups[-1], queue)
+            await asyncio.sleep(rng.choice([0.0, 0.02, 0.2]))
+            await rests.after_turn()
+        for group in groups:
+            await self._look(rng.choice(list(lines.values())), group, queue)
+
+    async def _commit_one(
+        self, rng: Random, lines: Lines, group: str, queue: int, offset: int
+    ) -> bool:
+        """Whether the outcome is known."""
+        line = rng.choice(list(lines.values()))
+        possible = self._committed.setdefault(group, {None})
+        ext = {"consumerGroup": group, "topic": TOPIC, "queueId": queue, "commitOffset": offset}
+        answer = await line.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext, within_s=WITHIN_S)
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            possible.add(offset)
+            return False
+        self._committed[group] = {offset}
+        self._cluster.world.count("mapped-commit")
+        return True
+
+    async def _look(self, line: Line, group: str, queue: int) -> None:
+        """Raises Violation: it is not what was committed."""
+        ext = {
+            "consumerGroup": group,
+            "topic": TOPIC,
+            "queueId": queue,
+            "setZeroIfNotFound": False,
+        }
+        missing = (ResponseCode.QUERY_NOT_FOUND,)
+        answer = await line.insist(RequestCode.QUERY_CONSUMER_OFFSET, ext, but=missing)
+        found = None if answer.code else int((answer.ext or {})["offset"])
+        possible = self._committed[group]
+        if found not in possible:
+            known = self._map()
+            raise Violation(
+                f"the offset of {group} is {found}, and was committed as {possible}; its queue is "
+                f"{known and known.queues[queue]}"
+            )
+
+    # ---- the end
+
+    async def _read_all(self, rng: Random, lines: Lines, name: str) -> None:
+        """Every queue from its beginning on, at one group, or as older clients at all of them."""
+        rows: dict[int, Row] = {}
+        for queue in range(QUEUES):
+            found: Row = {}
+            for line in [lines[name]] if name else lines.values():
+                await self._read_to_the_end(line, queue, found, leaps=not name)
+            rows[queue] = dict(sorted(found.items()))
+        self._rows[name] = rows
+
+    async def _read_to_the_end(self, line: Line, queue: int, row: Row, *, leaps: bool) -> None:
+        offset = 0
+        while True:
+            found = await self._pull(line, queue, offset, leaps=leaps)
+            if found is None:
+                await asyncio.sleep(0.05)
+            elif not found:
+                return
+            else:
+                if row.keys() & found.keys():
+                    raise Violation(f"queue {queue} has {sorted(found)} at two groups")
+                row.update(found)
+                offset = max(found) + 1
+
+
+def _differences(rows: list[dict[int, Row] | None]) -> list[tuple[int, int, list[str | None]]]:
+    """Queue, offset, and what each has there; the first few."""
+    found = []
+    for queue in range(QUEUES):
+        parts = [(row or {}).get(queue, {}) for row in rows]
+        for offset in sorted(set().union(*parts)):
+            bodies = [part.get(offset) for part in parts]
+            if len(set(bodies)) > 1:
+                found.append((queue, offset, bodies))
+    return found[:5]

@@ -1,0 +1,115 @@
+"""Consumers that read one topic wherever the master sends them, and an administrator of readers.
+
+Each of them gets every message once, in the order of its queue, and only confirmed ones: whichever
+member it asks, and whatever happens to that member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gantry_cli.client import topics
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
+from gantry_cli.client.session import session
+from gantry_protocol.errors import GantryError
+from sim.kernel.world import Violation
+from sim.product.workload import TOPIC, Clients
+
+if TYPE_CHECKING:
+    from sim.product.cluster import Cluster, Node
+    from sim.product.workload import Told, Workload
+
+CONSUMERS = 4
+QUEUES = 2
+CHOICES = ("3", "3", "3", "2", "1;1=3", "1")
+
+
+class Readers(Clients):
+    """See the module.
+
+    Args:
+        cluster: where.
+        watch: is told of what is delivered.
+        workload: whose messages these are.
+    """
+
+    unsettled = "consumers of a topic with readers do not get everything"
+
+    def __init__(self, cluster: Cluster, watch: Told, workload: Workload) -> None:
+        super().__init__(cluster)
+        self._watch = watch
+        self._workload = workload
+        self._seen: dict[str, set[str]] = {}
+        self._consumers: list[Consumer] = []
+        self._wrong = ""
+
+    def start(self) -> None:
+        """Begin."""
+        self._cluster.client("readers-admin", self._administer).boot()
+        for number in range(CONSUMERS):
+            name = f"reader-{number}"
+            self._seen[name] = set()
+            self._cluster.client(name, self._consume).boot()
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._busy and not self._owed()
+
+    def judge(self) -> None:
+        """Raises Violation: a consumer lacks an acknowledged message, or got one out of turn."""
+        super().judge()
+        if self._wrong:
+            raise Violation(self._wrong)
+        if any(member for item in self._consumers for member in item.read_bytes):
+            self._cluster.world.count("read at a replica")
+        owed = self._owed()
+        if owed:
+            raise Violation(f"{self.unsettled}: {owed}")
+
+    def _owed(self) -> dict[str, int]:
+        """By consumer, how many acknowledged messages it lacks."""
+        messages = self._workload.ledger._messages
+        owed = {key for key, message in messages.items() if message.acknowledged_at is not None}
+        found = {name: len(owed - seen) for name, seen in self._seen.items()}
+        return {name: count for name, count in found.items() if count}
+
+    async def _administer(self, node: Node) -> None:
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        self._busy += 1
+        async with session(self._cluster.name_servers) as client:
+            readers = "3"
+            while not self._stops:
+                with suppress(GantryError):
+                    await topics.create_topic(
+                        client, TOPIC, queues=QUEUES, cluster=None, readers=readers
+                    )
+                    readers = rng.choice(CHOICES)
+                await asyncio.sleep(rng.choice([0.5, 2.0, 5.0]))
+        self._busy -= 1
+
+    async def _consume(self, node: Node) -> None:
+        seen, following = self._seen[node.name], dict[int, int]()
+        async with session(self._cluster.name_servers) as client:
+
+            async def received(item: ReceivedRecord) -> None:
+                position = item.position
+                self._watch.served(item.record.physical_offset + 1, position.broker_name)
+                expected = following.get(position.queue_id, 0)
+                if position.queue_offset != expected:
+                    self._wrong = self._wrong or f"{node.name} goes from {expected} to {position}"
+                following[position.queue_id] = position.queue_offset + 1
+                seen.add(item.key)
+
+            consumer = Consumer(
+                client.routes,
+                client.calls,
+                TOPIC,
+                received,
+                group=node.name,
+                start=Start.EARLIEST,
+                commit_interval_s=None,
+            )
+            self._consumers.append(consumer)
+            await consumer.run()
