@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# Modules that are compiled once are kept: the tests start hundreds of processes of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
@@ -54,6 +57,16 @@ bench-java-broker: venv ## the same load on RocketMQ's Java brokers; writes buil
 	@mkdir -p build/bench
 	@PYTHONPATH=tests $(BIN)/python tests/interop/java_brokers/compare.py > build/bench/java-broker.jsonl
 
+.PHONY: measure-fronts
+measure-fronts: venv ## a Java client's write gap when a front or the master behind fronts ends, KILLS (default 50) each
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.fronts --kills $(or $(KILLS),50) | tee build/bench/fronts.jsonl
+
+.PHONY: measure-growth
+measure-growth: venv ## two broker groups become four and then one, under Java clients: moves, write gaps, losses
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.growth | tee build/bench/growth.jsonl
+
 .PHONY: measure-groups
 measure-groups: venv ## what GROUPS groups (default 300) in three processes cost: idle CPU, failover, hand-over
 	@mkdir -p build/bench
@@ -77,6 +90,11 @@ profile-broker: venv ## which part of a broker takes its time, by CASES of the b
 .PHONY: performance
 performance: venv ## put the figures of the last bench-…, measure-… and profile-… into docs/performance.md
 	@$(BIN)/python -m gantry_lab.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
+
+.PHONY: measure-queue-maps
+measure-queue-maps: venv ## what the maps of QUEUES queues (default a million) cost controllers
+	@mkdir -p build/bench
+	@$(BIN)/python -m gantry_lab.measure.queue_maps $(QUEUES) | tee build/bench/queue-maps.jsonl
 
 ## On a real cluster
 .PHONY: cluster-up
@@ -102,6 +120,10 @@ image-pipeline: ## build the image gantry-pipeline:dev (Spark and Java), and loa
 .PHONY: e2e
 e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; writes build/e2e/report.md
 	@e2e/run.sh
+
+.PHONY: e2e-load
+e2e-load: venv ## load ×10 and back with an autoscaler, 15 minutes; writes build/load/, a picture among it
+	@e2e/load.sh
 
 .PHONY: chaos
 chaos: venv ## every scenario on that cluster, each fault proved, all judged; writes build/chaos/report.html
@@ -136,7 +158,7 @@ unit: venv ## unit tests
 
 .PHONY: sim
 sim: venv ## seeded simulation of controllers, replicas, network and disks
-	@PYTHONHASHSEED=0 $(RANK) $(PYTEST) $(COMPUTE) tests/sim
+	@$(RANK) $(PYTEST) $(COMPUTE) tests/sim
 
 .PHONY: mutants
 mutants: venv ## plant every known bug and see each one found (minutes)

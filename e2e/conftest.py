@@ -14,6 +14,7 @@ import pytest
 from harness import installation, operators, soak
 from harness.quiet import Watch
 from harness.report import Report
+from harness.shell import run
 from harness.trial import Trial
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 REPORT_DIR = installation.ROOT / "build" / "e2e"
 REUSE = os.environ.get("GANTRY_E2E_REUSE") == "1"
+JAVA_IMAGE = installation.ROOT / "e2e" / "cluster" / "java-image.sh"
+IMAGE_PATIENCE_S = 600.0
 REFUSAL = "system:serviceaccount:"  # how the API server names whom it denies a right
 
 
@@ -74,6 +77,13 @@ def kube(bare: Kube, report: Report) -> Kube:
 def image() -> str:
     """The image under test, as the nodes know it."""
     return installation.IMAGE
+
+
+@pytest.fixture(scope="session")
+def java_image() -> str:
+    """The image of the Java clients; `make e2e` has loaded it, else this does."""
+    loaded = os.environ.get("GANTRY_E2E_JAVA_IMAGE")
+    return loaded or run(str(JAVA_IMAGE), timeout_s=IMAGE_PATIENCE_S).strip()
 
 
 @pytest.fixture(scope="session")

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from gantry_operator import names
 from harness import faults, java
-from harness.java import JavaClient, consumer_pod, producer_pod
+from harness.java import QUIET_MS, JavaClient, consumer_pod, gap_ms, producer_pod
 from harness.java_log import JavaLog
 from harness.kube import Kube
 from harness.report import Account, Report
-from harness.shell import run
-from harness.trial import QUIET_S, RESUME_PATIENCE_S, SETTLE_PATIENCE_S, Trial
+from harness.trial import RESUME_PATIENCE_S, SETTLE_PATIENCE_S, Trial
 from harness.waiting import wait_until
 
-SCRIPT = Path(__file__).parent / "cluster" / "java-image.sh"
-IMAGE_PATIENCE_S = 600.0
 NAMESERVER = f"{names.nameserver_service('gantry')}:{names.NAMESERVER_PORT}"
 MESSAGES = 200
 PAUSE_MS = 10
 KILLS = 10
 GAP_LIMIT_MS = 2000
 CONSUME_PATIENCE_S = 180.0
-
-
-@pytest.fixture(scope="module")
-def java_image() -> str:
-    """The image of the Java clients; `make e2e` has loaded it, else this does."""
-    loaded = os.environ.get("GANTRY_E2E_JAVA_IMAGE")
-    return loaded or run(str(SCRIPT), timeout_s=IMAGE_PATIENCE_S).strip()
 
 
 @pytest.fixture
@@ -99,7 +87,7 @@ def test_a_java_producer_goes_on_when_the_master_is_killed(
         wait_until(
             "the Java producer goes on",
             RESUME_PATIENCE_S,
-            lambda: running.flows(struck_ms[-1] + QUIET_S * 1000),
+            lambda: running.flows(struck_ms[-1] + QUIET_MS),
         )
     sent = running.stop()
     assert sent.totals is not None
@@ -115,11 +103,3 @@ def test_a_java_producer_goes_on_when_the_master_is_killed(
         account=Account(len(sent.acks), len(lost), twice, twice),
     )
     assert not lost, sorted(lost)[:5]
-
-
-def gap_ms(sent: JavaLog, struck_ms: float) -> int:
-    """The longest gap from the failure until writes have flowed again for a while."""
-    resumed_ms = next(ack.at_ms for ack in sent.acks if ack.at_ms > struck_ms + QUIET_S * 1000)
-    found = sent.longest_gap_ms(struck_ms, resumed_ms)
-    assert found is not None
-    return found

@@ -205,7 +205,7 @@ FIXED = [
         "brokergroup",
         {"controllerRef": {"name": "other"}},
         "controllerRef.name is fixed at creation, because epochs and broker ids belong to that "
-        "controller: set it back, and create a new BrokerGroup under the other controller",
+        "controller: set it back, and create a new resource under the other controller",
         id="other controllers",
     ),
     pytest.param("brokergroup", {"storage": {"size": "1Gi"}}, FIXED_STORAGE, id="smaller"),
@@ -261,7 +261,7 @@ def test_explain_teaches(kube: Kube) -> None:
 
 def test_get_shows_the_state_in_one_line(kube: Kube) -> None:
     header, line = kube.ctl("get", "bg", GROUP).splitlines()
-    columns = ["MASTER", "EPOCH", "INSYNC", "READY", "AVAILABLE", "ACCEPTED"]
+    columns = ["MASTER", "EPOCH", "INSYNC", "READY", "AVAILABLE", "ACCEPTED", "DRAIN"]
     assert header.split() == ["NAME", *columns, "AGE"]
     name, master, epoch, *_ = line.split()
     assert name == GROUP

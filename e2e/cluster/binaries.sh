@@ -97,6 +97,9 @@ if [[ $wanted == all || $wanted == node ]]; then
         installed_binary local-path-provisioner "github.com/rancher/local-path-provisioner@$LOCAL_PATH_PROVISIONER_VERSION" ""
     once pause 1 pause_binary
 fi
+if [[ $wanted == metrics ]]; then
+    once metrics-server "$METRICS_SERVER_VERSION" installed_binary metrics-server "sigs.k8s.io/metrics-server/cmd/metrics-server@$METRICS_SERVER_VERSION" ""
+fi
 if [[ $wanted == all || $wanted == tools ]]; then
     once kind "$KIND_VERSION" installed_binary kind "sigs.k8s.io/kind@$KIND_VERSION" ""
     once helm "$HELM_VERSION" installed_binary helm "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" \

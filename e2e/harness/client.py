@@ -38,6 +38,12 @@ def consume(kube: Kube, topic: str) -> list[str]:
     return sorted(said.splitlines())
 
 
+def addresses(kube: Kube, topic: str) -> set[str]:
+    """Where clients are led for a topic."""
+    found = json.loads(_gantry(kube, "topics", "show", topic, "--json"))
+    return {queue["address"] for queue in found["queues"]}
+
+
 def topics(kube: Kube) -> str:
     """The table of topics."""
     return _gantry(kube, "topics", "list")

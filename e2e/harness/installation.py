@@ -21,7 +21,11 @@ GROUP = "orders"
 IMAGE = os.environ.get("GANTRY_E2E_IMAGE", "gantry:dev")
 LAB_IMAGE = os.environ.get("GANTRY_LAB_IMAGE", "gantry-test/lab:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
-CRDS = ("brokergroups.mq.gantry.dev", "controllergroups.mq.gantry.dev")
+CRDS = (
+    "brokergroups.mq.gantry.dev",
+    "controllergroups.mq.gantry.dev",
+    "frontgroups.mq.gantry.dev",
+)
 IDLE_RSS_MB = {"controller": 80, "broker": 100, "door": 80, "operator": 140}
 INSTALL_PATIENCE_S = 120.0
 DELETE_PATIENCE_S = 120.0

@@ -20,6 +20,7 @@ DEADLINE_S = 3600  # a pod that was left behind ends by itself
 START_PATIENCE_S = 60.0
 END_PATIENCE_S = 60.0
 TAIL_LINES = 500
+QUIET_MS = 1000.0  # writes flow again once acknowledgements have come all this time
 RUNS = ("Running", "Succeeded")
 
 
@@ -117,6 +118,14 @@ def start(kube: Kube, pod: Object) -> JavaClient:
     kube.apply(pod)
     wait_until(f"pod {client.name} runs", START_PATIENCE_S, lambda: client.phase() in RUNS)
     return client
+
+
+def gap_ms(sent: JavaLog, struck_ms: float) -> int:
+    """The longest gap from the failure until writes have flowed again for a while."""
+    resumed_ms = next(ack.at_ms for ack in sent.acks if ack.at_ms > struck_ms + QUIET_MS)
+    found = sent.longest_gap_ms(struck_ms, resumed_ms)
+    assert found is not None
+    return found
 
 
 def _pod(name: str, image: str, args: list[str], node: str | None) -> Object:

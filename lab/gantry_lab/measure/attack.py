@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, repeat
 from typing import NamedTuple
 
-from gantry_broker.clients.send import MAX_BATCH_MESSAGES
+from gantry_broker.clients.plain_sends import MAX_BATCH_MESSAGES
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import SerializeType, request
 from gantry_protocol.frame import encode

@@ -1,7 +1,8 @@
-"""The cost of the hop through a door: ``python -m gantry_lab.measure.doors``.
+"""The cost of each way to the master: ``python -m gantry_lab.measure.ways``.
 
-Senders straight at the master, through a replica, and through the door beside the master, in turns,
-since other programs may use the machine meanwhile. Each has one request outstanding, of 1 KiB.
+Senders straight at the master, through a replica, through the door beside the master, through a
+front and through two, in turns, since other programs may use the machine meanwhile. Each has one
+request outstanding, of 1 KiB.
 Prints one JSON object per figure, as benchmarks do; CPU is per message. All processes share
 the machine's processors, which a group on machines of its own does not.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 from gantry_cli.client.routes import Queue
 from gantry_cli.output import print_json
 from gantry_controller.metadata.events import CreateTopic, encode_event
-from gantry_controller.metadata.state import Topic
+from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import send_command
 from support.broker_processes import Group
@@ -40,24 +41,30 @@ UNITS["way_cpu_us"] = "us"
 class LargeGroup(Group):
     """With files as in production."""
 
-    env = {"GANTRY_LOG_SEGMENT_BYTES": str(1 << 28)}  # noqa: RUF012 - replaced, never changed
+    env = {  # noqa: RUF012 - replaced, never changed
+        "GANTRY_LOG_SEGMENT_BYTES": str(1 << 28),
+        "GANTRY_STORE_PORT": "10914",
+    }
 
 
 def say(case: str, metric: str, unit: str, values: list[float], digits: int = 1) -> None:
-    print_json(line("doors", case, metric, unit, values, digits=digits))
+    print_json(line("ways", case, metric, unit, values, digits=digits))
     sys.stdout.flush()
 
 
 async def window(
-    address: str, senders: int, seconds: float, master: int, way: int
+    addresses: list[str], senders: int, seconds: float, master: int, ways: list[int]
 ) -> dict[str, float]:
-    queues = [Queue(GROUP, number, address) for number in range(QUEUES)]
-    load = await asyncio.to_thread(
-        FrameLoad, Sends(TOPIC, queues, senders), [address] * senders, senders
-    )
+    queues = [Queue(GROUP, number, addresses[0]) for number in range(QUEUES)]
+    led = [addresses[number % len(addresses)] for number in range(senders)]
+    load = await asyncio.to_thread(FrameLoad, Sends(TOPIC, queues, senders), led, senders)
     used: list[tuple[float, float]] = []
+
+    def note() -> None:
+        used.append((cpu_of(master), sum(map(cpu_of, ways))))
+
     try:
-        seen = await load.window(1.0, seconds, lambda: used.append((cpu_of(master), cpu_of(way))))
+        seen = await load.window(1.0, seconds, note)
     finally:
         load.close()
     (master_s, way_s), (master_end_s, way_end_s) = used
@@ -67,7 +74,7 @@ async def window(
         "p50_ms": seen.p_ms(0.5),
         "p99_ms": seen.p_ms(0.99),
         "master_cpu_us": (master_end_s - master_s) * per_message,
-        "way_cpu_us": 0.0 if way == master else (way_end_s - way_s) * per_message,
+        "way_cpu_us": (way_end_s - way_s) * per_message,
     }
 
 
@@ -76,6 +83,7 @@ async def measure(directory: Path, rounds: int, seconds: float) -> None:
     try:
         await group.start()
         await group.open_doors()
+        await group.open_fronts(2)
         topic = Topic(read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=6)
         group.controller.quorum._apply(
             encode_event(CreateTopic(cluster=CLUSTER, name=GROUP, topic=TOPIC, config=topic))
@@ -84,10 +92,14 @@ async def measure(directory: Path, rounds: int, seconds: float) -> None:
         replica = next(ip for ip in group.processes if ip != master)
         door = group.doors[master]
         pid = group.processes[master].process.pid
-        ways = {
-            "master": (f"{master}:10911", pid),
-            "replica": (f"{replica}:10911", group.processes[replica].process.pid),
-            "door": (door.address, door.process.pid),
+        fronts = [front.address for front in group.fronts.values()]
+        pids = [front.process.pid for front in group.fronts.values()]
+        ways: dict[str, tuple[list[str], list[int]]] = {
+            "master": ([f"{master}:10911"], []),
+            "replica": ([f"{replica}:10911"], [group.processes[replica].process.pid]),
+            "door": ([door.address], [door.process.pid]),
+            "front": (fronts[:1], pids[:1]),
+            "fronts": (fronts, pids),
         }
         say("door", "rss_idle", "MB", [rss_mb(door.process.pid)])
         client = await RemotingClient().connect(f"{master}:10911")
@@ -97,13 +109,20 @@ async def measure(directory: Path, rounds: int, seconds: float) -> None:
         for senders in SENDERS:
             found: dict[str, list[dict[str, float]]] = defaultdict(list)
             for _ in range(rounds):
-                for name, (address, way) in ways.items():
-                    found[name].append(await window(address, senders, seconds, pid, way))
+                for name, (addresses, way) in ways.items():
+                    found[name].append(await window(addresses, senders, seconds, pid, way))
+            straight = found["master"]
             for name, runs in found.items():
+                shares = [
+                    run["master_cpu_us"] / alone["master_cpu_us"]
+                    for run, alone in zip(runs, straight, strict=True)
+                ]
+                say(f"{name}-{senders}", "master_cpu_ratio", "ratio", shares, 2)
                 for metric, unit in UNITS.items():
                     values = [run[metric] for run in runs]
                     say(f"{name}-{senders}", metric, unit, values, 2 if unit == "ms" else 0)
         say("door", "rss_peak", "MB", [peak_mb(door.process.pid)])
+        say("front", "rss_peak", "MB", [peak_mb(pids[0])])
     finally:
         await group.stop()
 
