@@ -45,7 +45,6 @@ class Probe:
                 *("dev.gantry.interop.Probe", *args),
             ],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             text=True,
         )
 
@@ -73,7 +72,9 @@ def test_what_a_java_producer_sends_a_java_consumer_receives(
     cluster: CliCluster, probe: Callable[..., Probe], consumer: str
 ) -> None:
     topic = f"java-{consumer}"
-    acknowledged = probe("produce", cluster.name_servers, topic, 200, 0).of_kind("ACK")
+    said = [*probe("produce", cluster.name_servers, topic, 200, 0).lines()]
+    assert [line for line in said if line[0] == "NACK"] == []
+    acknowledged = [line for line in said if line[0] == "ACK"]
     assert len(acknowledged) == 200
     received = probe(consumer, cluster.name_servers, topic, 200).of_kind("MSG")
     assert sorted(line[1] for line in received) == sorted(line[1] for line in acknowledged)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +19,9 @@ WITHIN_S = 300.0  # whatever is waited for
 class JavaProgram:
     """One process of the probe, and the lines that it has printed."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self.process = process
+        self._errors = errors
         self.lines: list[list[str]] = []
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
@@ -28,6 +31,12 @@ class JavaProgram:
         with self.process.stdout:
             self.lines.extend(line.split() for line in self.process.stdout)
 
+    def told(self) -> str:
+        """For a failure: how much it has said, its last words, and its errors."""
+        ended, last = self.process.poll(), self.lines[-1:]
+        errors = self._errors.read_text(errors="replace")[-1000:]
+        return f"{len(self.lines)} lines, the last {last}, ended {ended}, errors {errors!r}"
+
     def of_kind(self, kind: str) -> list[list[str]]:
         return [rest for found, *rest in self.lines[:] if found == kind]
 
@@ -36,10 +45,10 @@ class JavaProgram:
 def program(home: Path, *args: object) -> Iterator[JavaProgram]:
     command = ["nice", "-n", "5", "java", "-cp", java.clients(), f"-Duser.home={home}"]
     command += ["-Xmx64m", *java.SHORT_LIVED, "dev.gantry.interop.Probe", *map(str, args)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    started = JavaProgram(process)
+    handle, errors = tempfile.mkstemp(prefix="java-", suffix=".err", dir=home)
+    with os.fdopen(handle, "wb") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    started = JavaProgram(process, Path(errors))
     try:
         yield started
     finally:
@@ -52,6 +61,7 @@ def until(holds: Callable[[], bool], what: str, *programs: JavaProgram) -> None:
     """A failure names ``what``, and how much each program has said, with its last words."""
     deadline_s = time.monotonic() + WITHIN_S
     while not holds():
-        said = [(len(one.lines), *one.lines[-1:]) for one in programs]
-        assert time.monotonic() < deadline_s, f"not within {WITHIN_S} s: {what}; said: {said}"
+        if time.monotonic() >= deadline_s:
+            said = "\n".join(one.told() for one in programs)
+            raise AssertionError(f"not within {WITHIN_S} s: {what}\n{said}")
         time.sleep(0.2)

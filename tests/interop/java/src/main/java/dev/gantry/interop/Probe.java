@@ -37,10 +37,23 @@ public final class Probe {
     /** What the last send may take after SIGTERM: three attempts within the client's timeout of 3 s, and a reserve. */
     private static final long LAST_SEND_MILLIS = 10_000;
 
+    /** What the first answer of a name server may take. */
+    private static final long WARM_MILLIS = 60_000;
+
     private Probe() {
     }
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        try {
+            warm(args[1]);
+            run(args);
+        } catch (Exception failed) {
+            failed.printStackTrace();
+            Runtime.getRuntime().halt(1); // the client leaves threads behind
+        }
+    }
+
+    private static void run(String[] args) throws Exception {
         String nameServers = args[1];
         String topic = args[2];
         switch (args[0]) {
@@ -172,6 +185,34 @@ public final class Probe {
         Thread.sleep(1000); // the last one is on its way to the dead letters
         consumer.shutdown();
         producer.shutdown();
+    }
+
+    /**
+     * Has a client of its own ask the name server until it is answered. On a busy machine the classes of a client take
+     * longer to load than its request may take (3 s), and the client that is judged would fail for that.
+     */
+    private static void warm(String nameServers) throws Exception {
+        DefaultMQProducer client = new DefaultMQProducer("interop-warm");
+        client.setNamesrvAddr(nameServers);
+        client.setInstanceName("warm");
+        client.start();
+        long endMillis = millis() + WARM_MILLIS;
+        while (true) {
+            try {
+                client.fetchPublishMessageQueues("interop-warm");
+                break;
+            } catch (MQClientException failed) {
+                boolean answered = failed.getCause() instanceof MQClientException; // there is no such topic
+                if (answered) {
+                    break;
+                }
+                if (millis() > endMillis) {
+                    throw failed;
+                }
+                Thread.sleep(100);
+            }
+        }
+        client.shutdown();
     }
 
     private static DefaultMQProducer producer(String nameServers) throws MQClientException {
