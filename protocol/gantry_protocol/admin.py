@@ -16,7 +16,11 @@ MAX_REPLICAS = 9
 
 class _Request(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,  # every process imports all of these, and most need one or two
     )
 
     def to_json(self) -> str:
@@ -26,7 +30,11 @@ class _Request(BaseModel):
 
 class _View(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,
     )
 
     def to_json(self) -> str:
