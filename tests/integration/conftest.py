@@ -7,6 +7,7 @@ the file, one worker would have the last long file and the others nothing. (xdis
 
 from __future__ import annotations
 
+import os
 import signal
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARING = 'scope="module"'
+
+# aiohttp reads all certificates that the system trusts when it is imported: a tenth of a second of
+# CPU per process, in hundreds of processes that talk to loopback only. These trust a single one,
+# whose key nobody has.
+os.environ["SSL_CERT_FILE"] = str(ROOT / "tests" / "support" / "authority.pem")
 
 
 class ByTest(LoadScopeScheduling):
