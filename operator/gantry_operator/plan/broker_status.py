@@ -214,12 +214,22 @@ def _queue_count(groups: tuple[ObservedGroup, ...], old: BrokerGroupStatus) -> i
 
 
 def _queues(conditions: Conditions, groups: tuple[ObservedGroup, ...]) -> None:
-    """QueuesMoving: no condition while all queues of mapped topics are where they are to be."""
-    here = sum(group.view.queues for group in groups)
-    wished = sum(group.view.queues_wished for group in groups)
-    if any(group.view.queues != group.view.queues_wished for group in groups):
-        text = f"It has {here} queues of mapped topics, and is to have {wished}."
-        conditions.set("QueuesMoving", "True", Reason.QUEUES_MOVING, text)
+    """QueuesMoving: no condition while all queues of mapped topics are where they are to be.
+
+    Of several shards it names the first that gets or gives queues: sums would hide what moves from
+    one shard to another.
+    """
+    moving = [group for group in groups if group.view.queues != group.view.queues_wished]
+    if not moving:
+        return
+    view, shard = moving[0].view, moving[0].shard
+    text = f"It has {view.queues} queues of mapped topics, and is to have {view.queues_wished}."
+    if shard:
+        more = (
+            f" So {len(moving) - 1} more have others than they are to have." if moving[1:] else ""
+        )
+        text = f"{shard}: {text}{more}"
+    conditions.set("QueuesMoving", "True", Reason.QUEUES_MOVING, text)
 
 
 def _progressing(

@@ -241,4 +241,13 @@ MUTANTS = (
         "",
         UnitTests(f"{_PLAN}test_what_was_uploaded_once_stays_so_for_the_place_to_stay_fixed"),
     ),
+    _mutant(
+        "queues-move-in-no-shard",
+        "shards",
+        "nobody sees of which shard queues of mapped topics come or go",
+        "plan.broker_status:_queues",
+        "if shard:",
+        "if False:",
+        UnitTests(f"{_PLAN}test_queues_that_move_are_told_of_their_shard"),
+    ),
 )

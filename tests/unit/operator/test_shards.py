@@ -414,6 +414,18 @@ def test_shards_that_are_not_wished_are_drained_while_pods_host_them() -> None:
     assert told(seen, "Accepted")[0] == "True"
 
 
+def test_queues_that_move_are_told_of_their_shard() -> None:
+    """Sums would say nothing of queues that move from one shard to another."""
+    facts = {1: {"queues": 4, "queues_wished": 6}, 2: {"queues": 6, "queues_wished": 4}}
+    seen = shard_world(3, views={n: shard_view(n, **known) for n, known in facts.items()})
+    status, reason, text = told(seen, "QueuesMoving")
+    assert (status, reason) == ("True", "QueuesMoving")
+    assert text == (
+        "orders_1: It has 4 queues of mapped topics, and is to have 6. "
+        "So 1 more have others than they are to have."
+    )
+
+
 def test_each_goes_when_nothing_is_left_and_pods_change_after_the_last() -> None:
     seen = fewer({2: leaving(2, unread=40), 3: leaving(3)})
     assert deeds(seen) == [RetireGroup(uid="bg-uid.orders_3", group="orders_3")]
