@@ -26,7 +26,7 @@ from gantry_operator.plan.broker_status import broker_status
 from gantry_operator.plan.broker_steps import PlanStep, rolling_update, scale_down, taking_in
 from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
-from gantry_operator.plan.drain import drain_status, keep_drain_finalizer
+from gantry_operator.plan.drain import drain_reason, drain_status, keep_drain_finalizer
 from gantry_operator.plan.events import broker_events, drain_ended
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, surplus
@@ -67,7 +67,7 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
         if drain is None:
             ending = PlanStep(Reason.DELETING, deletion_waits_for(seen))
         else:
-            ending = PlanStep(Reason.DRAINING, drain.message)
+            ending = PlanStep(drain_reason(seen, now), drain.message)
         status = broker_status(seen, accepted, ending, old_switchover, now)
         status = status.model_copy(update={"drain": drain})
         # A group that is drained serves its clients, also through failovers.

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
-_ENDING = (Reason.DELETING, Reason.DRAINING)
+_ENDING = (Reason.DELETING, Reason.DRAINING, Reason.DRAIN_REFUSED)
+_REFUSED = (Reason.UNSAFE_SCALE_DOWN, Reason.DRAIN_REFUSED)
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 _DAMAGED_MAX = 10
 State = Literal["InSync", "CatchingUp", "Draining", "Lost"]
@@ -250,7 +251,7 @@ def _progressing(
         conditions.set("Progressing", "True", Reason.POD_CRASHING, crashes)
         return
     if step is not None:
-        refused = step.reason == Reason.UNSAFE_SCALE_DOWN
+        refused = step.reason in _REFUSED
         conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
         return
     ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas

@@ -24,6 +24,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_operator import names
 from gantry_operator.models import DrainStatus
 from gantry_operator.plan.actions import Action, CheckAgain, DrainGroup, SetFinalizer
+from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import each_group
 from gantry_operator.plan.steady import finalizer_action
 
@@ -98,13 +99,33 @@ def drain_status(seen: BrokerObserved, now: dt.datetime) -> DrainStatus | None:
     return progress(waiting, _deadline(seen, seen.group))
 
 
+def drain_reason(seen: BrokerObserved, now: dt.datetime) -> Reason:
+    """The reason of the wait that `drain_status` tells of."""
+    waiting = [part for part in each_group(seen) if is_awaited(part, now)]
+    return Reason.DRAIN_REFUSED if any(map(refusal, waiting)) else Reason.DRAINING
+
+
+def refusal(seen: BrokerObserved) -> str:
+    """Why the last attempt to begin the drain of a group failed; empty once it has begun."""
+    view = seen.view
+    if not isinstance(view, GroupView) or view.drain_began_ms is not None:
+        return ""
+    return seen.refused_drains.get(seen.shard, "")
+
+
+def told_first(waiting: Sequence[BrokerObserved]) -> BrokerObserved:
+    """The group that words are about: one whose drain is refused waits for people."""
+    return next((part for part in waiting if refusal(part)), waiting[0])
+
+
 def progress(waiting: Sequence[BrokerObserved], deadline: dt.datetime) -> DrainStatus:
     """The progress of groups that are drained, one at least, for people."""
     reports = [left_by(part.view) if isinstance(part.view, GroupView) else None for part in waiting]
+    first = told_first(waiting)
     known = DrainStatus(
-        progress="waiting",
+        progress="refused" if refusal(first) else "waiting",
         deadline=deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        message=(f"{waits_for(waiting[0])}; it goes at {deadline:%Y-%m-%d %H:%M} UTC in any case."),
+        message=(f"{waits_for(first)}; it goes at {deadline:%Y-%m-%d %H:%M} UTC in any case."),
     )
     left = [report for report in reports if report is not None]
     if len(left) < len(reports):
@@ -130,6 +151,12 @@ def waits_for(seen: BrokerObserved) -> str:
             f"Before it goes it is drained, and the controllers do not answer: {seen.view.reason}"
         )
     what = f"shard {seen.shard}" if seen.shard else "it"
+    if refusal(seen):
+        return (
+            f"Before it goes {what} is to be drained, and that failed: "
+            f"{refusal(seen).removesuffix('.')}. It is asked for again; to let {what} go as it is, "
+            "set spec.drain.deadlineSeconds to 0"
+        )
     if left is None:
         return f"Before it goes {what} is drained, and no master has said yet what is left"
     return f"Before it goes {what} is drained: {left.waits_for}"

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     )
     from gantry_operator.plan.observed import BrokerObserved
 
-_OF_PODS = (("Progressing", Reason.POD_CRASHING), (additions.CONDITION, Reason.ALTERED_BY_OTHERS))
+_WARNED = (
+    ("Progressing", Reason.POD_CRASHING),
+    ("Progressing", Reason.DRAIN_REFUSED),
+    (additions.CONDITION, Reason.ALTERED_BY_OTHERS),
+)
 
 
 def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:
@@ -57,7 +61,7 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
     return (
         events
         + _turned_false(before_all, new.conditions, served=served)
-        + _of_pods(before_all, new.conditions)
+        + _warnings(before_all, new.conditions)
         + _tier_events(old, new)
     )
 
@@ -117,7 +121,7 @@ def controller_events(
     served = old is not None and old.leader is not None
     conditions = old.conditions if old else ()
     events += _turned_false(conditions, new.conditions, served=served)
-    return events + _of_pods(conditions, new.conditions)
+    return events + _warnings(conditions, new.conditions)
 
 
 def front_events(old: FrontGroupStatus | None, new: FrontGroupStatus) -> list[Action]:
@@ -131,7 +135,7 @@ def front_events(old: FrontGroupStatus | None, new: FrontGroupStatus) -> list[Ac
         note = "Clients are led to the brokers again."
         events.append(EmitEvent(type="Warning", reason=Reason.FRONTS_NOT_DECLARED, note=note))
     events += _turned_false(conditions, new.conditions, served=before is not None)
-    return events + _of_pods(conditions, new.conditions)
+    return events + _warnings(conditions, new.conditions)
 
 
 def _moved(old: BrokerGroupStatus, new: BrokerGroupStatus) -> bool:
@@ -162,10 +166,10 @@ def _turned_false(
     return events
 
 
-def _of_pods(old: Iterable[Condition], new: Iterable[Condition]) -> list[Action]:
-    """Warnings: processes end in errors, or others changed the pods; once for the same words."""
+def _warnings(old: Iterable[Condition], new: Iterable[Condition]) -> list[Action]:
+    """Warnings of `_WARNED`, such as a process that ends in errors; once for the same words."""
     events: list[Action] = []
-    for name, reason in _OF_PODS:
+    for name, reason in _WARNED:
         condition, was = find(new, name), find(old, name)
         if condition is None or condition.reason != reason:
             continue

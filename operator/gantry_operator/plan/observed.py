@@ -2,7 +2,7 @@
 
 Not knowing is a value here (`Unreachable`), never an exception and never an empty list: a rule has
 to say what it does when it cannot see. Nothing in these values is derived from the operator's own
-memory except `refusals`, what the API server said to the last attempt.
+memory except `refusals` and `refused_drains`, the answers to the last attempt.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
             a group without a number of shards.
         shard: name of the group that `view` is about, where it is one of several (`shards`).
         refusals: what could not be written in the last attempt.
+        refused_drains: why the last attempt to drain a group failed, by `shard`.
         image: the image of pods whose spec names none.
         image_wait: why that is not the operator's; None if it is.
         directory_tiers: whether all pods see the same files, so that a tier may lie in a directory.
@@ -145,6 +146,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     shard: str = ""
     image: str
     refusals: tuple[Refusal, ...] = ()
+    refused_drains: dict[str, str] = msgspec.field(default_factory=dict)
     directory_tiers: bool = False
     fronts: bool = False
     neighbours: bool = False

@@ -137,6 +137,10 @@ class Reason(StrEnum):
         "Draining",
         "The resource is being deleted, or has fewer shards; what goes is consumed first.",
     )
+    DRAIN_REFUSED = (
+        "DrainRefused",
+        "What is to go cannot be drained, and waits; the message says why, and what to do.",
+    )
     QUEUES_MOVED = (
         "QueuesMoved",
         "Event: queues of mapped topics have come to the group, or have left it.",

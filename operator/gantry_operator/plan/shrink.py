@@ -79,6 +79,9 @@ def shrinking(seen: BrokerObserved, group: BrokerGroup, now: dt.datetime) -> Pla
     waiting = [part for part in left if not _may_go(part, group, now)]
     if not waiting:
         return PlanStep(Reason.DRAINING, f"Shard {left[0].shard} goes: nobody is led there again.")
+    first = drain.told_first(waiting)
+    if drain.refusal(first):
+        return PlanStep(Reason.DRAIN_REFUSED, f"{drain.waits_for(first)}.")
     view = waiting[0].view
     begun = isinstance(view, GroupView) and view.drain_began_ms is not None
     text = drain.waits_for(waiting[0]) if begun else f"Shard {waiting[0].shard} is to be drained"

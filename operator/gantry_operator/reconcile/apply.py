@@ -79,6 +79,7 @@ class ApplyOutcome(msgspec.Struct):
         failure: the first error that only time can mend; the key is tried again later.
         disruption: the disruptive action that was carried out, in one word.
         dropped: why the disruptive action was not carried out after all.
+        refused_drains: why a drain did not begin, by `DrainGroup.group`.
     """
 
     check_after_s: float | None = None
@@ -87,6 +88,7 @@ class ApplyOutcome(msgspec.Struct):
     failure: ApiError | AdminError | None = None
     disruption: str = ""
     dropped: str = ""
+    refused_drains: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Applier:
@@ -268,7 +270,7 @@ class Applier:
             if isinstance(action, act.RetireGroup):
                 await admin.retire(name, action.uid)
             elif isinstance(action, act.DrainGroup):
-                await admin.drain(name, action.uid)
+                await _drain(admin, name, action, outcome)
             elif isinstance(action, act.EndDrain):
                 await admin.end_drain(name)
             else:
@@ -450,6 +452,15 @@ def _of_others(kind: Kind, body: Body | None) -> Body | None:
         meta["labels"] = {k: v for k, v in labels.items() if k not in OWN_LABELS}
         return body | {"metadata": meta}
     return {key: value for key, value in body.items() if key != "status"} | {"metadata": meta}
+
+
+async def _drain(admin: Admin, name: str, action: act.DrainGroup, outcome: ApplyOutcome) -> None:
+    """Begins a drain; why it did not begin is told in the status, since a deletion waits for it."""
+    try:
+        await admin.drain(name, action.uid)
+    except AdminError as error:
+        outcome.refused_drains[action.group] = str(error)
+        raise
 
 
 def _refused_by_controllers(key: Key, action: act.Action, error: AdminRefusedError) -> Refusal:

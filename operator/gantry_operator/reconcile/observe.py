@@ -93,6 +93,7 @@ class Observer:
         self._directory_tiers = directory_tiers
         self._operator_namespace = operator_namespace
         self.refusals: Refusals = {}
+        self.refused_drains: dict[Key, dict[str, str]] = {}
 
     async def observe(self, key: Key) -> Observed | None:
         """The observation of a resource now; None if it does not exist."""
@@ -100,6 +101,7 @@ class Observer:
         body = self._cache.get(kind, key.namespace, key.name)
         if body is None:
             self.refusals.pop(key, None)
+            self.refused_drains.pop(key, None)
             if kind is CONTROLLER_GROUP:
                 self._claims.drop(key.namespace, key.name)
             return None
@@ -132,6 +134,7 @@ class Observer:
             image=image,
             image_wait=image_wait,
             refusals=self.refusals.get(key, ()),
+            refused_drains=self.refused_drains.get(key, {}),
             directory_tiers=self._directory_tiers,
             fronts=bool(self._referring(FRONT_GROUP, key.namespace, referred)),
             neighbours=self._has_neighbours(key, referred),

@@ -180,6 +180,11 @@ class Reconciler:
             self._observer.refusals[key] = told
         else:
             self._observer.refusals.pop(key, None)
+        # No look at once: a drain that is refused is asked for again in seconds, and told then.
+        if outcome.refused_drains:
+            self._observer.refused_drains[key] = outcome.refused_drains
+        else:
+            self._observer.refused_drains.pop(key, None)
         if not outcome.refusals:
             return
         outcome.check_after_s = None

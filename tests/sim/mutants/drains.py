@@ -224,4 +224,22 @@ MUTANTS = (
         "",
         UnitTests(f"{_PLAN}test_volumes_are_deleted_after_the_drain"),
     ),
+    _operator(
+        "refused-drain-untold",
+        "drains",
+        "the controllers refuse a drain, and a deletion waits without a word why",
+        "plan.drain:refusal",
+        'return seen.refused_drains.get(seen.shard, "")',
+        'return ""',
+        UnitTests(f"{_PLAN}test_a_drain_that_is_refused_is_told_with_what_to_do"),
+    ),
+    _operator(
+        "refused-drain-forgotten",
+        "drains",
+        "the operator does not remember why a drain did not begin",
+        "reconcile.worker:Reconciler._remember",
+        "if outcome.refused_drains:",
+        "if False:",
+        UnitTests("unit/operator/test_reconcile.py::test_a_refused_drain_is_told_until_it_begins"),
+    ),
 )

@@ -518,6 +518,24 @@ async def test_who_the_controllers_keep_on_record_is_asked_for_again(
     assert outcome.check_after_s == OFF_RECORD_AGAIN_S
 
 
+@pytest.mark.parametrize(
+    ("error", "fails"),
+    [
+        (AdminRefusedError(409, "INVALID_REQUEST", "finish the roll-out first"), False),
+        (QuorumUnreachableError("no leader answers"), True),
+    ],
+)
+async def test_why_a_drain_does_not_begin_is_remembered(
+    world: World, error: Exception, fails: bool
+) -> None:
+    world.admin.failure = {"drain": error}
+    outcome = await world.apply(act.DrainGroup(uid="bg-uid"), act.CheckAgain(after_s=2.0))
+    assert outcome.refused_drains == {"": str(error)}
+    assert (outcome.failure is error, outcome.check_after_s) == (fails, 2.0)
+    world.admin.failure = {}
+    assert (await world.apply(act.DrainGroup(uid="bg-uid"))).refused_drains == {}
+
+
 # Shards
 
 

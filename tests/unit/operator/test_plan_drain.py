@@ -190,6 +190,33 @@ def test_people_read_what_is_waited_for() -> None:
     assert [event.reason for event in events if event.reason == "Draining"] == ["Draining"]
 
 
+OLD_CONTROLLER = "INVALID_REQUEST: Not all controllers are of this version yet: finish it first."
+
+
+def test_a_drain_that_is_refused_is_told_with_what_to_do() -> None:
+    seen = changed(deletion(view(has_others=True)), refused_drains={"": OLD_CONTROLLER})
+    assert deeds(seen) == [DrainGroup(uid="bg-uid"), CheckAgain(after_s=2.0)], "asked for again"
+    (told,) = of_type(planned(seen), WriteStatus)
+    assert told.status["drain"]["progress"] == "refused"
+    progressing = next(c for c in told.status["conditions"] if c["type"] == "Progressing")
+    assert (progressing["status"], progressing["reason"]) == ("False", "DrainRefused")
+    assert progressing["message"] == told.status["drain"]["message"]
+    assert progressing["message"].startswith(
+        f"Before it goes it is to be drained, and that failed: {OLD_CONTROLLER} It is asked for "
+        "again; to let it go as it is, set spec.drain.deadlineSeconds to 0; it goes at"
+    )
+    (warning,) = [e for e in of_type(planned(seen), EmitEvent) if e.reason == "DrainRefused"]
+    assert (warning.type, warning.note) == ("Warning", progressing["message"])
+
+
+def test_a_refusal_is_forgotten_once_the_drain_has_begun() -> None:
+    seen = changed(deletion(drained()), refused_drains={"": OLD_CONTROLLER})
+    (told,) = of_type(planned(seen), WriteStatus)
+    assert told.status["drain"]["progress"] == "43 left"
+    progressing = next(c for c in told.status["conditions"] if c["type"] == "Progressing")
+    assert (progressing["status"], progressing["reason"]) == ("True", "Draining")
+
+
 @pytest.mark.parametrize(
     ("known", "spec", "kind", "note"),
     [

@@ -39,7 +39,7 @@ from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
 from gantry_operator.shell import kopf_settings
 from gantry_operator.workqueue import WorkQueue
-from gantry_protocol.admin_client.errors import QuorumUnreachableError
+from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from prometheus_client import CollectorRegistry
 from unit.operator.fake_admin import FakeAdmin, FakeDirectory
@@ -440,6 +440,36 @@ async def test_a_namespace_that_ends_is_left_in_peace(
     assert "terminated" not in caplog.text
 
 
+async def test_a_refused_drain_is_told_until_it_begins() -> None:
+    world = World()
+    world.groups()
+    world.have(BROKER_GROUP, "audit", metadata={"generation": 1}, spec={})
+    going = {
+        "generation": 1,
+        "finalizers": [names.DRAIN_FINALIZER],
+        "deletionTimestamp": "2026-11-21T11:59:00Z",
+    }
+    orders = world.have(BROKER_GROUP, "orders", metadata=going, spec={})
+    known = {"has_others": True, "uid": orders["metadata"]["uid"]}
+    world.admin.known = view(**known)
+    world.admin.failure = {"drain": AdminRefusedError(409, "OLD", "finish the roll-out first")}
+
+    async def reason_after_two_looks() -> tuple[str, str]:
+        for _ in range(2):
+            await world.reconciler.reconcile(ORDERS)
+        found = world.api.find(BROKER_GROUP, "orders") or {}
+        one = next(c for c in found["status"]["conditions"] if c["type"] == "Progressing")
+        return one["reason"], one["message"]
+
+    reason, message = await reason_after_two_looks()
+    assert reason == "DrainRefused"
+    assert "that failed: OLD: finish the roll-out first. It is asked for again;" in message
+    world.admin.failure = {}
+    await world.reconciler.reconcile(ORDERS)
+    world.admin.known = view(**known, drain_began_ms=1)
+    assert (await reason_after_two_looks())[0] == "Draining"
+
+
 async def test_a_busy_api_server_is_waited_for(looptime: Any) -> None:
     world = World()
     world.groups()
@@ -724,5 +754,6 @@ async def test_a_resource_that_is_gone_leaves_no_refusals_to_its_successor() -> 
     observer = Observer(Cache(), nobody, nobody, Claims(FakeApi()), nobody)
     for key in (ORDERS, GANTRY):
         observer.refusals[key] = ()
+        observer.refused_drains[key] = {}
         assert await observer.observe(key) is None
-    assert observer.refusals == {}
+    assert (observer.refusals, observer.refused_drains) == ({}, {})

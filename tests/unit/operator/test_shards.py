@@ -414,6 +414,19 @@ def test_shards_that_are_not_wished_are_drained_while_pods_host_them() -> None:
     assert told(seen, "Accepted")[0] == "True"
 
 
+def test_a_shard_whose_drain_is_refused_is_named() -> None:
+    """Before one that is drained: it waits for people."""
+    seen = fewer({2: leaving(2, unread=40), 3: shard_view(3, has_others=True)})
+    status, reason, text = told(
+        changed(seen, refused_drains={"orders_3": "OLD: too old."}), "Progressing"
+    )
+    assert (status, reason) == ("False", "DrainRefused")
+    assert text.startswith(
+        "Before it goes shard orders_3 is to be drained, and that failed: OLD: too"
+    )
+    assert told(seen, "Progressing")[1] == "Draining"
+
+
 def test_queues_that_move_are_told_of_their_shard() -> None:
     """Sums would say nothing of queues that move from one shard to another."""
     facts = {1: {"queues": 4, "queues_wished": 6}, 2: {"queues": 6, "queues_wished": 4}}
