@@ -126,6 +126,7 @@ def _container(group: FrontGroup, controllers: ControllerGroup, image: str) -> M
             pods.value("GANTRY_CONTROLLERS", addresses),
             pods.value("GANTRY_FIRST_PORT", str(names.FIRST_FRONT_PORT)),
             pods.value(PORTS_VARIABLE, str(group.spec.ports)),
+            pods.value("GANTRY_CONNECTION_AGE_S", str(group.spec.connection_age_seconds)),
             pods.value("GANTRY_HTTP_PORT", str(names.FRONT_HTTP_PORT)),
             pods.value("GANTRY_STORE_PORT", str(names.BROKER_STORE_PORT)),
             pods.QUORUM_KEY_FILE,

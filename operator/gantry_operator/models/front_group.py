@@ -144,6 +144,16 @@ class FrontGroupSpec(Model):
     service: FrontService = Field(
         default_factory=FrontService, description="How clients reach the fronts."
     )
+    connection_age_seconds: int = Field(
+        default=120,
+        ge=0,
+        le=86_400,
+        description=(
+            "Age, give or take a quarter, at which a producer's connection is ended with an "
+            "answer: it connects again, so a front that comes has its share of them after that "
+            "time. 0: never. Range 0 to 86,400; default 120."
+        ),
+    )
     autoscaling: Autoscaling = Field(
         default_factory=Autoscaling, description="The number of fronts by their CPU use."
     )

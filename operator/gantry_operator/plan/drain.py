@@ -106,7 +106,7 @@ def drain_reason(seen: BrokerObserved, now: dt.datetime) -> Reason:
 
 
 def refusal(seen: BrokerObserved) -> str:
-    """Why the last attempt to begin the drain of a group failed; empty once it has begun."""
+    """Reason of the last failed attempt to begin a drain; empty once it has begun."""
     view = seen.view
     if not isinstance(view, GroupView) or view.drain_began_ms is not None:
         return ""

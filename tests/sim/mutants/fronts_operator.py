@@ -29,6 +29,15 @@ MUTANTS = (
         UnitTests(f"{_BUILT}test_a_deleted_front_serves_until_no_node_leads_clients_to_it"),
     ),
     _mutant(
+        "age-of-connections-untold",
+        "fronts",
+        "a wished age of connections changes nothing",
+        "builders.front:_container",
+        "str(group.spec.connection_age_seconds)",
+        '"120"',
+        UnitTests(f"{_BUILT}test_a_front_is_told_how_old_a_connection_may_get"),
+    ),
+    _mutant(
         "led-to-fronts-without-the-finalizer",
         "fronts",
         "a deletion may leave clients with an address where nobody is",

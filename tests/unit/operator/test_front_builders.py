@@ -80,11 +80,26 @@ def test_environment_of_a_front() -> None:
         ),
         "GANTRY_FIRST_PORT": "10950",
         "GANTRY_PORTS": "16",
+        "GANTRY_CONNECTION_AGE_S": "120",
         "GANTRY_HTTP_PORT": "10921",
         "GANTRY_STORE_PORT": "10914",
         "GANTRY_QUORUM_KEY_FILE": "/etc/gantry/quorum/key",
     }
     assert container()["command"] == ["gantry", "front"]
+
+
+@pytest.mark.parametrize("age_s", [0, 30, 86_400])
+def test_a_front_is_told_how_old_a_connection_may_get(age_s: int) -> None:
+    wished = container(connectionAgeSeconds=age_s)["env"]
+    given = {e["name"]: e["value"] for e in wished if e["name"] == "GANTRY_CONNECTION_AGE_S"}
+    told = load_settings(FrontSettings, env={"GANTRY_CONTROLLERS": "127.0.0.1:1", **given})
+    assert told.connection_age_s == age_s
+
+
+@pytest.mark.parametrize("age_s", [-1, 86_401])
+def test_an_age_out_of_range_is_refused(age_s: int) -> None:
+    with pytest.raises(InvalidSpecError, match=r"connectionAgeSeconds"):
+        fronts(connectionAgeSeconds=age_s)
 
 
 def test_a_front_holds_the_key_and_nothing_else() -> None:
