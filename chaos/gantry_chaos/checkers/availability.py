@@ -41,7 +41,9 @@ class Outage(msgspec.Struct, frozen=True):
         worst_ms: the write gap of the worst client; None: a client was never served again.
         median_ms: of the median client, of those that were.
         rto_ms: as OpenChaos counts; None: nothing failed, or nothing succeeded after.
-        before, during, after: shares of requests that succeeded; None: there were none.
+        before: share of requests that succeeded, of those that ended before the fault; None: there
+            were none.
+        during, after: shares of those that began meanwhile.
     """
 
     fault: str
@@ -95,7 +97,7 @@ def outages(
                 median_ms=median(known) if known else None,
                 baseline_ms=baseline_ms,
                 rto_ms=_rto(ours, fault.start_ms, until_ms),
-                before=_share(ours, since_ms, fault.start_ms),
+                before=_share(_over(ours, fault.start_ms), since_ms, fault.start_ms),
                 during=_share(ours, fault.start_ms, end_ms),
                 after=_share(ours, end_ms, until_ms),
             )
@@ -187,6 +189,11 @@ def _rto(ours: Sequence[Operation], start_ms: int, until_ms: float) -> int | Non
         if our.outcome == "SUCCESS" and our.returned_ms is not None and our.returned_ms > first_ms
     ]
     return min(served) - first_ms if served else None
+
+
+def _over(ours: Sequence[Operation], at_ms: float) -> list[Operation]:
+    """Those with an outcome by then: a fault may be why one that was under way has failed."""
+    return [our for our in ours if our.returned_ms is not None and our.returned_ms < at_ms]
 
 
 def _share(ours: Sequence[Operation], start_ms: float, end_ms: float) -> float | None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from gantry_lab.chaos.stage import LoadClient
 
-KUBECTL_TIMEOUT_S = 60.0
+KUBECTL_TIMEOUT_S = 300.0  # with the judgement of a whole tier, on a busy machine
 ASK_TIMEOUT_S = 10.0
 START_PATIENCE_S = 90.0
 POLL_S = 0.5

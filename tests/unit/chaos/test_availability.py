@@ -71,6 +71,18 @@ def test_nothing_before_proves_nothing_after() -> None:
     assert not availability.check([first]).passed
 
 
+def test_a_request_that_is_under_way_at_a_fault_is_not_one_before_it() -> None:
+    """Of few slow requests one would be more than may fail before, and it failed by the fault."""
+    struck = Operation("a", "enqueue", "UNKNOWN", "struck", None, 9_950, 10_400, {})
+    ops = history(stream("a", 0, 9_900), [struck], stream("a", 10_500, 30_000))
+    (found,) = outages(ops, [CUT])
+    assert found.before == 1.0
+    failed = Operation("a", "enqueue", "UNKNOWN", "failed", None, 9_950, 9_990, {})
+    (found,) = outages(history(ops, [failed]), [CUT])
+    assert found.before is not None
+    assert found.before < 1.0
+
+
 def test_without_a_gap_there_is_none() -> None:
     (found,) = outages(stream("a", 0, 30_000), [CUT])
     assert (found.worst_ms, found.rto_ms) == (0.0, None)
