@@ -16,6 +16,7 @@ from gantry_protocol.headers.client import (
 )
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.process import log
+from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
@@ -32,6 +33,9 @@ from gantry_broker.store.contract import (
 )
 from gantry_broker.store.tables.offsets import OFFSETS_MAX, OffsetKey
 from gantry_broker.store.tables.resets import may_commit
+
+FIRST_KEPT = "gantryFirstKept"
+"""In answers about times in mapped topics, from group to group: the first offset that is left."""
 
 WRITE_INTERVAL_S = 0.1  # commits that nobody waits for are being written by then
 GATHER_S = 0.005  # between two writes for commits that are waited for
@@ -278,7 +282,16 @@ class Positions:
             since=header.timestamp,
             upper=header.boundary_type.upper() == "UPPER",
         )
-        self._ask(conn, request, question, lambda queue: _offset(request, queue.found or 0))
+        config = self._store.topics.lookup(header.topic)
+        is_mapped = config is not None and MAPPED in config.attributes
+
+        def answer(queue: QueueOffsets) -> RemotingCommand:
+            found = {"offset": str(queue.found or 0)}
+            if is_mapped:
+                found[FIRST_KEPT] = str(queue.min_offset)
+            return reply(request, ext=found)
+
+        self._ask(conn, request, question, answer)
 
     def maximum(self, conn: Connection, request: RemotingCommand) -> None:
         """GetMaxOffset (30): the confirmed end, whatever ``committed`` says."""

@@ -34,6 +34,7 @@ from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.mapped.committed_later import CommittedLater
 from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.mapped.requests import QUEUE_REQUESTS, MappedRequests
+from gantry_broker.clients.mapped.resets import MappedResets
 from gantry_broker.clients.mapped.static_topics import StaticTopics
 from gantry_broker.clients.membership import Membership
 from gantry_broker.clients.newcomers import GROUPS, TOPICS, Newcomers
@@ -196,7 +197,14 @@ class ClientProcessor:
         static = StaticTopics(view)
         statistics = Statistics(view, self._sessions, self._creation, self.traffic, static)
         settings = SubscriptionGroups(view, self._writer)
-        self.resets = OffsetResets(view, self._sessions, self._writer, self._puller)
+        self.mapped = MappedRequests(view, view.queues.maps, view.queues.masters, positions.commit)
+        lookups: dict[int, Handler] = {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.search,
+            RequestCode.GET_MIN_OFFSET: positions.minimum,
+            RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
+        }
+        mapped_resets = MappedResets(view, self.mapped, lookups)
+        self.resets = OffsetResets(view, self._sessions, self._writer, self._puller, mapped_resets)
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self.traffic, clock)
         self.passing = Passing(view, self._sessions)
@@ -268,7 +276,6 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
-        self.mapped = MappedRequests(view, view.queues.maps, view.queues.masters)
         view.queues.serve(self._queues_changed)
         self.age = OffsetAge(
             view.store.committed,

@@ -69,6 +69,14 @@ def plan(wish: Wish, queues: Mapping[int, QueueNow]) -> dict[int, int] | Refusal
     return moves
 
 
+def unknown_group(group: str) -> Refusal:
+    """Refuse a group that nobody has ever heard of: it was mistyped."""
+    return Refusal(
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        f"the consumer group {group} has no members, no offsets and no setting here",
+    )
+
+
 def _offset(wish: Wish, now: QueueNow) -> int:
     if wish.offset is not None:
         wanted = wish.offset

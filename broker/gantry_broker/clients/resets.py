@@ -6,21 +6,31 @@ nobody has to be stopped. Broadcasting consumers keep their offsets to themselve
 (220), and nothing is written.
 
 What is refused: resets of what does not exist, and offsets outside a queue (see ``reset_plan``).
+Queues of mapped topics go back into segments of other broker groups (``mapped.resets``).
 """
 
 from collections.abc import Callable, Mapping
 
-from gantry_protocol.bodies import MessageQueue, encode_reset_offsets
+from gantry_protocol.bodies import MessageQueue, TopicConfig, encode_reset_offsets
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.command import request as make_request
 from gantry_protocol.headers.brokeradmin import ResetOffsetRequestHeader
 from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.queue_map import MAPPED, Segment
 from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.clients.mapped.resets import UNSETTLED, MappedResets, Reset
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.pull import Puller
-from gantry_broker.clients.reset_plan import END, QueueNow, Wish, check, plan
+from gantry_broker.clients.reset_plan import (
+    END,
+    QueueNow,
+    Wish,
+    check,
+    plan,
+    unknown_group,
+)
 from gantry_broker.clients.sessions import ConsumerGroup, Sessions
 from gantry_broker.clients.topic_rules import unknown_topic
 from gantry_broker.clients.view import GroupView
@@ -36,19 +46,26 @@ class OffsetResets:
         sessions: who is connected.
         writer: writes offsets to the log.
         puller: has pulls that wait, and knows how far groups have pulled.
+        mapped: knows where resets of mapped topics are kept.
 
     Attributes:
         queues: in which an offset was reset.
     """
 
     def __init__(
-        self, view: GroupView, sessions: Sessions, writer: OffsetWriter, puller: Puller
+        self,
+        view: GroupView,
+        sessions: Sessions,
+        writer: OffsetWriter,
+        puller: Puller,
+        mapped: MappedResets,
     ) -> None:
         self.queues = 0
         self._view = view
         self._sessions = sessions
         self._writer = writer
         self._puller = puller
+        self._mapped = mapped
 
     def reset(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """InvokeBrokerToResetOffset (222)."""
@@ -62,63 +79,83 @@ class OffsetResets:
             offset=None if header.offset == -1 else header.offset,
             is_force=header.is_force,
         )
-        refusal = (
-            self._view.accepting_writes()
-            or check(wish, topic.read_queue_nums)
-            or self._check_group(header.group)
-        )
-        if refusal is not None:
-            return reply(request, *refusal)
-        one = wish.queue_id
-        queue_ids = list(range(topic.read_queue_nums)) if one is None else [one]
+        refusal = self._view.accepting_writes() or check(wish, topic.read_queue_nums)
+        places = refusal or self._places(topic, wish, header.group)
+        if isinstance(places, Refusal):
+            return reply(request, *places)
+        queue_ids = {number: segment.queue_id for number, segment in places.items()}
         since = None if wish.timestamp == END else wish.timestamp
 
         def learned(answers: list[QueueOffsets] | Refusal) -> None:
             if isinstance(answers, Refusal):
                 conn.reply(request, reply(request, *answers))
                 return
+            own = {
+                number: (segment, queue)
+                for (number, segment), queue in zip(places.items(), answers, strict=True)
+            }
+            if MAPPED in topic.attributes:
+                asked = Reset(header.group, header.topic, wish, self._is_known(header.group))
+                self._mapped.complete(conn, asked, own, known)
+            else:
+                known({number: _now(queue) for number, (_, queue) in own.items()})
+
+        def known(found: dict[int, QueueNow] | Refusal) -> None:
+            if isinstance(found, Refusal):
+                conn.reply(request, reply(request, *found))
+                return
             if self._view.store.topics.lookup(header.topic) is None:  # it ended meanwhile
                 conn.reply(request, reply(request, *unknown_topic(header.topic)))
                 return
+            if MAPPED in topic.attributes and self._places(topic, wish, header.group) != places:
+                conn.reply(request, reply(request, *UNSETTLED))
+                return
             queues = {
-                queue_id: QueueNow(
-                    minimum=queue.min_offset,
-                    maximum=queue.max_offset,
-                    at_time=queue.found or 0,
-                    committed=self._committed(header, queue_id),
-                )
-                for queue_id, queue in zip(queue_ids, answers, strict=True)
+                number: self._with_committed(header, queue_ids[number], queue)
+                for number, queue in found.items()
             }
             moves = plan(wish, queues)
             if isinstance(moves, Refusal):
                 conn.reply(request, reply(request, *moves))
             else:
-                self._move(header, moves, lambda answer: conn.reply(request, answer), request)
+                self._move(
+                    header, moves, queue_ids, lambda answer: conn.reply(request, answer), request
+                )
 
-        questions = [QueueQuestion(header.topic, queue_id, since=since) for queue_id in queue_ids]
+        questions = [QueueQuestion(header.topic, at, since=since) for at in queue_ids.values()]
         self._view.store.offsets(questions, learned)
         return None
 
-    def _check_group(self, group: str) -> Refusal | None:
-        """Refuse a group that nobody has ever heard of: it was mistyped."""
-        if (
+    def _places(self, topic: TopicConfig, wish: Wish, group: str) -> dict[int, Segment] | Refusal:
+        """The queues of this group that are to keep the reset, by the numbers of the wish's."""
+        one = wish.queue_id
+        numbers = list(range(topic.read_queue_nums)) if one is None else [one]
+        if MAPPED in topic.attributes:
+            return self._mapped.places(topic.topic_name, numbers)
+        if not self._is_known(group):
+            return unknown_group(group)
+        return {number: Segment(self._view.broker_name, 0, number) for number in numbers}
+
+    def _is_known(self, group: str) -> bool:
+        """Whether a consumer group has been heard of here."""
+        return bool(
             self._sessions.client_ids(group)
             or group in self._view.consumers.configs.subscription_group_table
             or self._view.store.committed.of_group(group)
-        ):
-            return None
-        return Refusal(
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-            f"the consumer group {group} has no members, no offsets and no setting here",
         )
 
-    def _committed(self, header: ResetOffsetRequestHeader, queue_id: int) -> int | None:
-        return self._view.store.committed.query(header.group, header.topic, queue_id)
+    def _with_committed(
+        self, header: ResetOffsetRequestHeader, queue_id: int, queue: QueueNow
+    ) -> QueueNow:
+        """A queue with what was committed here, which counts first."""
+        here = self._view.store.committed.query(header.group, header.topic, queue_id)
+        return queue if here is None else queue._replace(committed=here)
 
     def _move(
         self,
         header: ResetOffsetRequestHeader,
         moves: Mapping[int, int],
+        queue_ids: Mapping[int, int],
         answer: Callable[[RemotingCommand], None],
         request: RemotingCommand,
     ) -> None:
@@ -137,8 +174,9 @@ class OffsetResets:
             bool(self._sessions.client_ids(header.group)) or self._view.consumers.may_be_served
         )
         for queue_id, offset in moves.items():
-            place = (header.group, header.topic, queue_id)
+            place = (header.group, header.topic, queue_ids[queue_id])
             is_served = is_online or self._puller.pulled.offset(*place) is not None
+            is_served = is_served and self._mapped.leads(group, header.topic, queue_id)
             put_reset(self._view.store.committed, *place, offset, due=is_served)
             self._puller.moved(*place)
         self.queues += len(moves)
@@ -151,6 +189,15 @@ class OffsetResets:
                 answer(reply(request, ResponseCode.SYSTEM_BUSY, remark))
 
         self._writer.now(written)
+
+
+def _now(queue: QueueOffsets) -> QueueNow:
+    return QueueNow(
+        minimum=queue.min_offset,
+        maximum=queue.max_offset,
+        at_time=queue.found or 0,
+        committed=None,
+    )
 
 
 def _tell(group: ConsumerGroup, header: ResetOffsetRequestHeader, body: bytes) -> None:

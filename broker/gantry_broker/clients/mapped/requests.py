@@ -32,16 +32,20 @@ from gantry_broker.clients.mapped import places
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import PHYSICAL
+from gantry_broker.clients.offsets import FIRST_KEPT
 from gantry_broker.clients.pull_reads import positions
 from gantry_broker.clients.throttle import SENDS
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal
+from gantry_broker.store.tables.resets import due_reset
 
 WAIT_S = 2.0  # clients give a request 3 s
 WAITING_MAX = 4_096
 LOOK_S = 0.05  # for a topic that this group is about to have
 PARKED_MAX_MS = 3_000  # of a pull at another group: a connection that is silent for 5 s is closed
 CALL_TIMEOUT_S = 2.5
+
+Commit = Callable[[str, str, int, int], bool]
 
 _LONG = ("topic", "queueId")
 _SHORT = ("b", "e")  # of sends' short headers
@@ -93,6 +97,7 @@ class MappedRequests:
         view: the group.
         maps: of its cluster.
         masters: of its other groups.
+        commit: remembers a consumer group's position: group, topic, queue id, offset.
 
     Attributes:
         passed_on: requests that another group's master was asked.
@@ -100,8 +105,11 @@ class MappedRequests:
         refused: requests that waited in vain, or found no room to wait.
     """
 
-    def __init__(self, view: GroupView, maps: ClusterMaps, masters: OtherMasters) -> None:
+    def __init__(
+        self, view: GroupView, maps: ClusterMaps, masters: OtherMasters, commit: Commit
+    ) -> None:
         self.passed_on = self.waited = self.refused = 0
+        self._commit_here = commit
         self._view = view
         self._maps = maps
         self._masters = masters
@@ -152,6 +160,23 @@ class MappedRequests:
         return self._place(
             _Asked(connection, request, handler, topic, number, keys, is_static, until_s)
         )
+
+    def ask(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        handler: Handler,
+        answered: Callable[[RemotingCommand], None],
+    ) -> None:
+        """Serve a request of this broker's own; ``answered`` comes once."""
+
+        def told(outcome: Outcome) -> None:
+            assert isinstance(outcome, RemotingCommand)  # what is replied is an answer
+            answered(outcome)
+
+        answer = self.serve(_Listener(connection, told), request, handler)  # type: ignore[arg-type]
+        if answer is not None:
+            answered(answer)
 
     # ---- where to
 
@@ -221,6 +246,9 @@ class MappedRequests:
 
     def _pull(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         offset = _int((asked.request.ext or {}).get("queueOffset", ""))
+        led_to = self._led_to(asked, queues, offset)
+        if led_to is not None:
+            return self._served_here(asked, led_to)
         place = places.place_of_read(
             queues,
             self._view.broker_name,
@@ -238,6 +266,25 @@ class MappedRequests:
             ext = positions(at, at, at)
             return reply(asked.request, ResponseCode.PULL_OFFSET_MOVED, "the queue goes on", ext)
         return reply(asked.request, *_no_queue(asked))
+
+    def _led_to(self, asked: _Asked, queues: QueueMap, offset: int) -> int | None:
+        """The queue of this group whose handler tells a reader of its reset; None: go on.
+
+        A reset is kept where the reader commits, and may lead to a segment of another group. A pull
+        from there would not end it, and the reader be led back again where that segment ends.
+        """
+        group = (asked.request.ext or {}).get("consumerGroup", "")
+        home = places.place_of_commit(
+            queues, self._view.broker_name, asked.number, is_static=asked.is_static
+        )
+        if not isinstance(home, places.Here):
+            return None
+        due = due_reset(self._view.store.committed, group, asked.topic, home.queue_id)
+        if due is None or due == offset:
+            if due is not None:
+                self._commit_here(group, asked.topic, home.queue_id, due)
+            return None
+        return home.queue_id
 
     def _served_as_asked(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         """Another group's master asks: a send or commit only for what is taken here."""
@@ -328,8 +375,11 @@ class MappedRequests:
         is_first = not before
 
         def answered(outcome: Outcome) -> None:
-            if is_first or not isinstance(outcome, RemotingCommand) or is_it(outcome, last):
+            if not isinstance(outcome, RemotingCommand):
                 _answer(asked, outcome)
+                return
+            if is_first or is_it(outcome, last):
+                _answer(asked, _for_clients(outcome))
                 return
             answer = self._search_back(asked, before, is_it)
             if answer is not None:
@@ -437,8 +487,19 @@ def _is_found(answer: RemotingCommand, _segment: Segment) -> bool:
 
 
 def _is_within(answer: RemotingCommand, segment: Segment) -> bool:
-    """Whether a time is not before all of the segment."""
-    return answer.code != ResponseCode.SUCCESS or _offset(answer) > segment.start
+    """Whether a time is not before all that is left of the segment."""
+    if answer.code != ResponseCode.SUCCESS:
+        return True
+    first = _int((answer.ext or {}).get(FIRST_KEPT, "0"))
+    return _offset(answer) > max(segment.start, first)
+
+
+def _for_clients(answer: RemotingCommand) -> RemotingCommand:
+    """The answer without what only groups tell each other."""
+    ext = answer.ext or {}
+    if FIRST_KEPT not in ext:
+        return answer
+    return replace(answer, ext={name: text for name, text in ext.items() if name != FIRST_KEPT})
 
 
 def _at_least(start: int, answer: RemotingCommand) -> RemotingCommand:
