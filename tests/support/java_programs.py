@@ -45,6 +45,7 @@ class JavaProgram:
 def program(home: Path, *args: object) -> Iterator[JavaProgram]:
     command = ["nice", "-n", "5", "java", "-cp", java.clients(), f"-Duser.home={home}"]
     command += ["-Xmx64m", *java.SHORT_LIVED, "dev.gantry.interop.Probe", *map(str, args)]
+    home.mkdir(parents=True, exist_ok=True)
     handle, errors = tempfile.mkstemp(prefix="java-", suffix=".err", dir=home)
     with os.fdopen(handle, "wb") as stderr:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
