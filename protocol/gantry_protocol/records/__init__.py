@@ -41,7 +41,14 @@ from gantry_protocol.records.record import (
     masked_crc,
 )
 from gantry_protocol.records.run import RecordRun, scan_run
-from gantry_protocol.records.scan import RecordPeek, Scan, ScanKind, peek, scan
+from gantry_protocol.records.scan import (
+    RecordPeek,
+    Scan,
+    ScanKind,
+    peek,
+    scan,
+    with_reconsume_times,
+)
 
 __all__ = [
     "BLANK_HEADER_BYTES",
@@ -84,5 +91,6 @@ __all__ = [
     "scan_run",
     "split_batch",
     "tags_code",
+    "with_reconsume_times",
     "without_property",
 ]

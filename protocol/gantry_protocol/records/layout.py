@@ -56,6 +56,7 @@ MIN_RECORD_BYTES = 91  # IPv4 hosts, version 1, nothing variable
 
 SYS_FLAG_OFFSET = 36
 BORN_HOST_OFFSET = 48
+RECONSUME_OFFSET = 72  # with IPv4 hosts
 
 Host = tuple[str, int]
 

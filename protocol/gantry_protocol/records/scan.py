@@ -22,6 +22,7 @@ from gantry_protocol.records.layout import (
     MAX_RECORD_BYTES,
     MAX_TOPIC_V1_BYTES,
     MIN_RECORD_BYTES,
+    RECONSUME_OFFSET,
     SYS_FLAG_OFFSET,
 )
 
@@ -195,3 +196,11 @@ def peek(buffer: bytes | bytearray | memoryview, position: int = 0) -> RecordPee
         body_size=body_size,
         properties=bytes(buffer[topic_end + 2 : position + size]),
     )
+
+
+def with_reconsume_times(record: bytes, times: int) -> bytes:
+    """``record`` as one that was tried again so often; no checksum covers that field."""
+    (sys_flag,) = _INT32.unpack_from(record, SYS_FLAG_OFFSET)
+    families = sys_flag & HOST_FAMILIES
+    at = RECONSUME_OFFSET + 12 * families.bit_count()
+    return record[:at] + _INT32.pack(times) + record[at + _INT32.size :]
