@@ -14,12 +14,11 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from gantry_protocol import settings_text
-from gantry_protocol.bodies.codec import Body, decode_request, encode_body
+from gantry_protocol.bodies.codec import encode_body
 from gantry_protocol.bodies.inspection import (
     DelayOffsets,
     GroupForbidden,
     QueueCheck,
-    RequestModes,
 )
 from gantry_protocol.bodies.route import DataVersion, KVTable, TopicList
 from gantry_protocol.codes import ResponseCode
@@ -37,17 +36,7 @@ BLACK_LIST = ("configBlackList", "brokerConfigPath")
 """Upstream's; refused in its words."""
 
 _QUEUES_AGREE = 0  # CheckRocksdbCqWriteResult.CheckStatus.CHECK_OK
-_PULL, _POP = "PULL", "POP"
 _NOT_QUEUED_HERE = ("send", "pull", "litePull", "query", "ack", "admin")
-
-
-class RequestMode(Body, frozen=True):
-    """SetMessageRequestMode (401)."""
-
-    topic: str
-    consumer_group: str
-    mode: str = _PULL
-    pop_share_queue_num: int = 0
 
 
 class BrokerInfo:
@@ -141,10 +130,6 @@ class BrokerInfo:
         """GetSystemTopicListFromBroker (305)."""
         return reply(request, body=encode_body(TopicList(topic_rules.system_topics())))
 
-    def request_modes(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """GetAllMessageRequestMode (402): every queue is pulled, as a missing mode means."""
-        return reply(request, body=encode_body(RequestModes()))
-
     def delay_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """GetAllDelayOffset (45): how far each delay level has been delivered."""
         rows = self._view.store.committed.of_group(PROGRESS_GROUP)
@@ -174,22 +159,6 @@ class BrokerInfo:
             " exportMetadata asks for them, as topicList, consumerProgress and getConsumerConfig do"
         )
         return reply(request, ResponseCode.NO_PERMISSION, remark)
-
-    def request_mode(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """SetMessageRequestMode (401): queues are pulled, as every client does by itself."""
-        wish = decode_request(RequestMode, request.body)
-        if topic_rules.is_retry(wish.topic):
-            remark = "retry topic is not allowed to set mode"
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
-        if self._view.store.topics.lookup(wish.topic) is None:
-            return reply(request, *topic_rules.unknown_topic(wish.topic))
-        if wish.mode == _PULL:
-            return reply(request)
-        if wish.mode == _POP:
-            remark = f"{wish.consumer_group} pulls {wish.topic}: POP is not served here"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        remark = f"{wish.mode[:64]!r} is no mode: write {_PULL} or {_POP}"
-        return reply(request, ResponseCode.INVALID_PARAMETER, remark)
 
 
 def _numbers(rates: list[float]) -> str:

@@ -42,6 +42,8 @@ from gantry_broker.clients.offset_age import KEPT_HOURS, OffsetAge
 from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.plain_sends import MAX_BATCH_MESSAGES
+from gantry_broker.clients.pop.modes import RequestModeRequests
+from gantry_broker.clients.pop.requests import PopRequests
 from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
@@ -110,6 +112,7 @@ class ClientProcessor:
         age: forgets the offsets that nobody uses.
         delivery: brings parked messages to their queues.
         mapped: requests about mapped topics.
+        pops: consumption by POP.
         transactions: those that are open, and what became of the others.
         resent: sends that an earlier master may have stored.
     """
@@ -192,6 +195,15 @@ class ClientProcessor:
             clock,
             lambda: _NO_ROOM if disk.refusing else None,
         )
+        self.pops = PopRequests(
+            view,
+            self._creation,
+            self._writer,
+            lambda: int(clock() * 1000),
+            self.traffic,
+            has_read,
+        )
+        modes = RequestModeRequests(view, self.pops.book, self._sessions)
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
         static = StaticTopics(view)
@@ -226,6 +238,12 @@ class ClientProcessor:
             RequestCode.GET_EARLIEST_MSG_STORETIME: positions.earliest,
             RequestCode.QUERY_MESSAGE: Queries(view).by_key,
             RequestCode.VIEW_MESSAGE_BY_ID: positions.view,
+            RequestCode.POP_MESSAGE: self.pops.pop,
+            RequestCode.ACK_MESSAGE: self.pops.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.pops.batch_ack,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.pops.change,
+            RequestCode.NOTIFICATION: self.pops.notification,
+            RequestCode.POLLING_INFO: self.pops.polling_info,
             RequestCode.HEART_BEAT: members.heartbeat,
             RequestCode.UNREGISTER_CLIENT: members.unregister,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: members.consumer_ids,
@@ -252,8 +270,9 @@ class ClientProcessor:
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: info.clean,
             RequestCode.CLEAN_UNUSED_TOPIC: info.clean,
             RequestCode.DELETE_EXPIRED_COMMITLOG: info.clean,
-            RequestCode.SET_MESSAGE_REQUEST_MODE: info.request_mode,
-            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: info.request_modes,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: modes.change,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: modes.all,
+            RequestCode.QUERY_ASSIGNMENT: modes.assignment,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: info.system_topics,
             RequestCode.GET_ALL_DELAY_OFFSET: info.delay_offsets,
             RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: info.forbidden,
@@ -376,6 +395,7 @@ class ClientProcessor:
         """Forget a connection: its sessions, its parked pulls, what it was asked."""
         self.passing.connection_closed(conn)
         self._puller.parking.drop(conn)
+        self.pops.polls.drop(conn)
         self.resent.connection_closed(conn)
         self._sessions.connection_closed(conn)
 
@@ -396,6 +416,7 @@ class ClientProcessor:
         self.delivery.close()
         self._rounds.close()
         self.transactions.close()
+        self.pops.close()
         self._writer.close()
         self._puller.close()
         self.mapped.close()

@@ -63,6 +63,10 @@ WRITING_CODES = frozenset(
         RequestCode.END_TRANSACTION,
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
     }
 )
 _HEART_BEAT = RequestCode.HEART_BEAT  # to look a member up costs a tenth of a microsecond

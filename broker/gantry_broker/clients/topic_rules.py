@@ -14,6 +14,7 @@ from gantry_protocol.queue_map import MAPPED, number_of
 from gantry_protocol.records import MAX_TOPIC_BYTES, SCHEDULE_TOPIC
 
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
+from gantry_broker.clients.core.pop.records import POP_TOPIC
 from gantry_broker.store.contract import Refusal
 from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 
@@ -36,6 +37,7 @@ _NOT_FOR_CLIENTS = frozenset(
         TOPICS_TOPIC,
         OFFSETS_TOPIC,
         STATE_TOPIC,
+        POP_TOPIC,
     }
 )
 

@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.clients.delivery import Delivery
+from gantry_broker.clients.pop.metrics import PopCollector
+from gantry_broker.clients.pop.requests import PopRequests
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.waiting_metrics import WaitingCollector
@@ -279,6 +281,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from AdminCollector(lambda: hosted.processor).collect()
     yield from StoreCollector(hosted.stores, hosted.name).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
+    yield from PopCollector(lambda: _pops(hosted)).collect()
     yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)
     yield from _new_names(hosted)
@@ -350,6 +353,10 @@ def _reads(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
 
 def _delivery(hosted: HostedGroup) -> Delivery | None:
     return None if hosted.processor is None else hosted.processor.delivery
+
+
+def _pops(hosted: HostedGroup) -> PopRequests | None:
+    return None if hosted.processor is None else hosted.processor.pops
 
 
 def _transactions(hosted: HostedGroup) -> Transactions | None:

@@ -1,4 +1,4 @@
-"""Pins of the local log: how much of it parked messages and open transactions need.
+"""Pins of the local log: how much of it parked messages, transactions and POP need.
 
 Both are terms of the minimum that retention keeps. Every member looks for itself, since any of them
 may have to go on next; position and queues are those of the confirmed log. A message that was
@@ -10,6 +10,8 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
+from gantry_broker.clients.core.pop.records import GROUP as POP_GROUP
+from gantry_broker.clients.core.pop.records import POP_TOPIC
 from gantry_broker.clients.core.transactions.records import GROUP, HALF_TOPIC, OP_TOPIC
 from gantry_broker.queues import MessageStore
 
@@ -27,14 +29,14 @@ def _first(store: MessageStore, level: int) -> Offset | None:
     return None if behind_bytes is None else Offset(store.log.end - behind_bytes)
 
 
-def transaction_pins(store: MessageStore) -> tuple[Offset, ...]:
-    """From where on the log is needed here, for transactions that are open or end from now on.
+def ledger_pins(store: MessageStore) -> tuple[Offset, ...]:
+    """From where on the log is needed here, for open transactions and messages in flight.
 
     Each member knows it by itself, from what is confirmed: it may be the next master.
     """
     found = []
-    for topic in (HALF_TOPIC, OP_TOPIC):
-        saved = store.offsets.query(GROUP, topic, 0)
+    for group, topic in ((GROUP, HALF_TOPIC), (GROUP, OP_TOPIC), (POP_GROUP, POP_TOPIC)):
+        saved = store.offsets.query(group, topic, 0)
         first = store.local_min_offset(topic, 0) if saved is None else saved
         behind = store.bytes_behind(topic, 0, first)
         if behind is not None:

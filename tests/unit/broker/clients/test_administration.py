@@ -189,21 +189,6 @@ async def test_settings_are_shown_and_nothing_is_changed_in_silence(client) -> N
     assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
 
 
-@pytest.mark.parametrize(
-    ("mode", "topic", "code"),
-    [
-        ("PULL", "TopicTest", 0),
-        ("POP", "TopicTest", 1),
-        ("PUSH", "TopicTest", 29),
-        ("PULL", "Nope", 17),
-        ("PULL", "%RETRY%g", 16),
-    ],
-)
-async def test_queues_are_pulled(client, mode: str, topic: str, code: int) -> None:
-    body = {"topic": topic, "consumerGroup": "g", "mode": mode, "popShareQueueNum": 0}
-    assert client.call(401, None, json.dumps(body).encode()).code == code
-
-
 # ---- questions to members
 
 ASK: dict[str, object] = {"consumerGroup": "g", "clientId": "c1", "jstackEnable": False}

@@ -1,0 +1,1 @@
+"""POP apart from who asks: its records, the ledger of what is in flight, receipts."""

@@ -1,0 +1,220 @@
+"""Requests that wait for messages: of one topic and group, the oldest is served first.
+
+They are looked at again when a message arrives in the topic, when one becomes visible, and when
+something was taken back. One at a time is served of each topic and group, and the next one only if
+that one found something, so a message that arrives wakes one client and not all of them.
+
+How many wait, and what they hold, is bounded (``waiting_room``).
+"""
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+
+import msgspec
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.deadlines import Deadlines
+from gantry_protocol.types import Offset
+
+from gantry_broker.clients.waiting_room import RoomLimits, WaitingRoom, held_bytes
+from gantry_broker.store.contract import QueueKey
+
+MAX_WAIT_S = 60.0
+_LIMITS = RoomLimits(pulls=100_000, own_pulls=1_024)  # upstream's popPollingMapSize, popPollingSize
+
+Place = tuple[str, str]  # topic, group
+
+
+class Poll(msgspec.Struct, eq=False):
+    """One request that waits.
+
+    Attributes:
+        connection: where to answer.
+        request: what to answer.
+        place: its topic and group.
+        serve: looks for messages; calls the function it is given once, with whether it found some.
+        give_up: answers it when its time is over.
+        number: its name while it waits; 0 before and after.
+        size_bytes: what it holds while it waits.
+        is_served: it is being served, and may be over only afterwards.
+        is_over: its time was over meanwhile.
+    """
+
+    connection: Connection
+    request: RemotingCommand
+    place: Place
+    serve: Callable[["Poll", Callable[[bool], None]], None]
+    give_up: Callable[["Poll"], None]
+    number: int = 0
+    size_bytes: int = 0
+    is_served: bool = False
+    is_over: bool = False
+
+
+class _Line:
+    """Those that wait for one topic and group."""
+
+    __slots__ = ("has_news", "is_serving", "polls", "timer")
+
+    def __init__(self) -> None:
+        self.polls: OrderedDict[int, Poll] = OrderedDict()
+        self.is_serving = False
+        self.has_news = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Polls:
+    """See the module.
+
+    Args:
+        next_due_s: when the next message of a topic and group becomes visible, by the loop's time;
+            None without any.
+
+    Attributes:
+        room: what waits now.
+    """
+
+    def __init__(self, next_due_s: Callable[[Place], float | None]) -> None:
+        self.room = WaitingRoom(_LIMITS)
+        self._next_due_s = next_due_s
+        self._lines: dict[Place, _Line] = {}
+        self._by_topic: dict[str, dict[Place, None]] = {}
+        self._by_connection: dict[int, set[int]] = {}
+        self._polls: dict[int, Poll] = {}
+        self._deadlines = Deadlines(self._expired)
+        self._numbers = itertools.count(1)
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return len(self._polls)
+
+    def count(self, place: Place) -> int:
+        """The number of requests that wait for a topic and group."""
+        line = self._lines.get(place)
+        return 0 if line is None else len(line.polls)
+
+    def park(self, poll: Poll, wait_s: float) -> bool:
+        """Let ``poll`` wait for at most ``wait_s``; False if there is no room for it."""
+        size_bytes = held_bytes(poll.request, None)
+        if not self.room.enter(poll.connection.id, size_bytes):
+            return False
+        number = poll.number = next(self._numbers)
+        poll.size_bytes = size_bytes
+        self._polls[number] = poll
+        line = self._lines.get(poll.place)
+        if line is None:
+            line = self._lines[poll.place] = _Line()
+            self._by_topic.setdefault(poll.place[0], {})[poll.place] = None
+        line.polls[number] = poll
+        self._by_connection.setdefault(poll.connection.id, set()).add(number)
+        self._deadlines.add(number, min(wait_s, MAX_WAIT_S))
+        self._arm(poll.place, line)
+        return True
+
+    def arrived(self, confirm: Offset, keys: Collection[QueueKey]) -> None:
+        """Records were confirmed in these queues."""
+        if not self._polls:
+            return
+        for topic in dict.fromkeys(topic for topic, _ in keys):
+            for place in list(self._by_topic.get(topic, ())):
+                self.wake(place)
+
+    def wake(self, place: Place) -> None:
+        """There may be something for who waits here."""
+        line = self._lines.get(place)
+        if line is None:
+            return
+        if line.is_serving:
+            line.has_news = True
+            return
+        line.is_serving = True
+        self._loop.call_soon(self._serve, place, line)
+
+    def wake_all(self) -> None:
+        """There may be something for everybody."""
+        for place in list(self._lines):
+            self.wake(place)
+
+    def rearm(self, place: Place) -> None:
+        """A message becomes visible at another time than before."""
+        line = self._lines.get(place)
+        if line is not None:
+            self._arm(place, line)
+
+    def _serve(self, place: Place, line: _Line) -> None:
+        """Look for the one that has waited longest."""
+        line.has_news = False
+        poll = next(iter(line.polls.values()), None)
+        if poll is None:
+            line.is_serving = False
+            return
+
+        def served(has_found: bool) -> None:
+            poll.is_served = False
+            if poll.is_over and poll.number:
+                self._end(poll)
+            if has_found or line.has_news:
+                self._loop.call_soon(self._serve, place, line)
+            else:
+                line.is_serving = False
+                self._arm(place, line)
+
+        poll.is_served = True
+        poll.serve(poll, served)
+
+    def _arm(self, place: Place, line: _Line) -> None:
+        """Look again when the next message becomes visible."""
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+        due_s = self._next_due_s(place) if line.polls else None
+        if due_s is not None:
+            line.timer = self._loop.call_at(due_s, self.wake, place)
+
+    def drop(self, connection: Connection) -> None:
+        """A connection closed: nobody waits on it any more."""
+        for number in list(self._by_connection.get(connection.id, ())):
+            self.forget(self._polls[number])
+
+    def close(self) -> None:
+        """Answer everybody that there is nothing: they ask again, and find the next master."""
+        for poll in list(self._polls.values()):
+            self._end(poll)
+        self._deadlines.clear()
+
+    def _expired(self, number: int) -> None:
+        poll = self._polls.get(number)
+        if poll is None:
+            return
+        if poll.is_served:
+            poll.is_over = True
+        else:
+            self._end(poll)
+
+    def _end(self, poll: Poll) -> None:
+        self.forget(poll)
+        poll.give_up(poll)
+
+    def forget(self, poll: Poll) -> None:
+        """It is answered, or nobody waits for an answer; twice is harmless."""
+        number, poll.number = poll.number, 0
+        self._deadlines.remove(number)
+        if self._polls.pop(number, None) is None:
+            return
+        self.room.leave(poll.connection.id, poll.size_bytes)
+        own = self._by_connection[poll.connection.id]
+        own.discard(number)
+        if not own:
+            del self._by_connection[poll.connection.id]
+        line = self._lines[poll.place]
+        del line.polls[number]
+        if not line.polls:
+            if line.timer is not None:
+                line.timer.cancel()
+            del self._lines[poll.place]
+            topic = self._by_topic[poll.place[0]]
+            del topic[poll.place]
+            if not topic:
+                del self._by_topic[poll.place[0]]

@@ -1,0 +1,510 @@
+"""Requests of POP: messages taken, acknowledged, hidden for longer, and asked for.
+
+PopMessage (200050), AckMessage (200051), BatchAckMessage (200151), Notification (200054),
+ChangeMessageInvisibleTime (200053) and PollingInfo (200055). Checks and codes are upstream's
+(``PopMessageProcessor``, ``AckMessageProcessor``, ``ChangeInvisibleTimeProcessor``,
+``NotificationProcessor``). A receipt that is over is answered 208, also where upstream answers 0
+and does nothing: its message was handed out to somebody else. How long a request waits is counted
+from its arrival, so clocks of clients do not matter.
+"""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from gantry_protocol.bodies import TopicConfig, decode_request
+from gantry_protocol.bodies.codec import Body
+from gantry_protocol.bodies.route import PERM_READ
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import BodyError, GantryError
+from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
+    NotificationRequestHeader,
+    NotificationResponseHeader,
+    PollingInfoRequestHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+from gantry_protocol.queue_map import MAPPED
+from gantry_protocol.remoting.connection import Connection
+
+from gantry_broker.clients import subscription, topic_rules
+from gantry_broker.clients.core.pop.ledger import DeliveryState
+from gantry_broker.clients.core.pop.receipts import (
+    BATCH_MAX,
+    ORDERED,
+    bits,
+    offsets_texts,
+    order_counts,
+    parse_receipt,
+)
+from gantry_broker.clients.core.pop.records import Acked, Changed, Event, InFlight, QueueId
+from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.offsets import OffsetWriter
+from gantry_broker.clients.pop.book import PopBook
+from gantry_broker.clients.pop.polls import Place, Poll, Polls
+from gantry_broker.clients.pop.taking import MAX_COUNT, Taken, Taking, WantedMessages
+from gantry_broker.clients.pull_reads import HasRead
+from gantry_broker.clients.step_run import Run
+from gantry_broker.clients.traffic import Traffic
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import Refusal, SendOutcome
+
+INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
+_ALL_QUEUES = -1
+_FROM_END = 1  # ConsumeInitMode.MAX
+_NOT_READ = "what earlier masters wrote of messages in flight is being read"
+
+
+class BatchAck(Body, frozen=True):
+    """Offsets of one queue that were popped at one time; see ``bits``."""
+
+    group: str = msgspec.field(name="c")
+    topic: str = msgspec.field(name="t")
+    start_offset: int = msgspec.field(name="so")
+    queue_id: int = msgspec.field(name="q")
+    popped_ms: int = msgspec.field(name="pt")
+    offsets: str = msgspec.field(name="b")
+    retry: str = msgspec.field(name="r", default="0")
+
+
+class BatchAcks(Body, frozen=True):
+    """BatchAckMessage (200151)."""
+
+    acks: list[BatchAck]
+    broker_name: str = ""
+
+
+class PopRequests:
+    """See the module.
+
+    Args:
+        view: the group, which is the master.
+        creation: of topics for dead letters.
+        writer: of committed offsets.
+        now_ms: the wall clock.
+        traffic: counts what goes out.
+        has_read: is told what goes out; None where nobody wants to know.
+
+    Attributes:
+        book: what is in flight.
+        taking: takes messages.
+        polls: requests that wait.
+        acked: messages that were acknowledged.
+        changed: messages whose invisible time was changed.
+        over: receipts that were over or unknown.
+    """
+
+    def __init__(
+        self,
+        view: GroupView,
+        creation: TopicCreation,
+        writer: OffsetWriter,
+        now_ms: Callable[[], int],
+        traffic: Traffic,
+        has_read: HasRead | None = None,
+    ) -> None:
+        self.acked = 0
+        self.changed = 0
+        self.over = 0
+        self._view = view
+        self._traffic = traffic
+        self._has_read = has_read
+        self._turn = itertools.count()
+        self.polls = Polls(self._next_due_s)
+        self.book = PopBook(view, writer, now_ms, self.polls.wake_all)
+        self.taking = Taking(
+            view, self.book, creation, lambda topic, group: self.polls.wake((topic, group))
+        )
+        self._unsubscribe = view.store.subscribe(self.polls.arrived)
+
+    def close(self) -> None:
+        """The mastership is over."""
+        self._unsubscribe()
+        self.polls.close()
+        self.book.close()
+
+    # ---- PopMessage
+
+    def pop(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """PopMessage (200050)."""
+        header = from_ext(PopMessageRequestHeader, request.ext)
+        refusal = self._refuse_pop(header)
+        if refusal is not None:
+            return reply(request, *refusal)
+        try:
+            codes = self._codes(header)
+        except BodyError as error:
+            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        wanted = WantedMessages(
+            group=header.consumer_group,
+            topic=header.topic,
+            count=max(header.max_msg_nums, 1),
+            invisible_ms=header.invisible_time,
+            codes=codes,
+            from_end=header.init_mode == _FROM_END,
+            ordered=bool(header.order),
+            attempt=header.attempt_id or "",
+            tries=self._view.consumers.config(header.consumer_group).retry_max_times,
+        )
+        place = (header.topic, header.consumer_group)
+        serve = partial(self._serve_pop, wanted, header.queue_id)
+        self._begin(Poll(conn, request, place, serve, self._found_nothing), header.poll_time)
+        return None
+
+    def _begin(self, poll: Poll, wait_ms: int) -> None:
+        """Serve a request now, or when there is something."""
+
+        def served(has_found: bool) -> None:
+            if has_found or poll.connection.closed:
+                return
+            if wait_ms <= 0 or poll.request.is_oneway:
+                poll.give_up(poll)
+            elif not self.polls.park(poll, wait_ms / 1000):
+                remark = "too many requests wait for messages"
+                self._reply(poll, reply(poll.request, ResponseCode.POLLING_FULL, remark))
+
+        poll.serve(poll, served)
+
+    def _refuse_pop(
+        self, header: PopMessageRequestHeader | NotificationRequestHeader
+    ) -> Refusal | None:
+        """The reason why nobody may pop so."""
+        topic = self._view.store.topics.lookup(header.topic)
+        if isinstance(header, PopMessageRequestHeader):
+            if header.max_msg_nums > MAX_COUNT:
+                remark = f"{header.max_msg_nums} messages at once are too many, {MAX_COUNT} may be"
+                return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+            if not 0 < header.invisible_time <= INVISIBLE_MAX_MS:
+                remark = f"invisibleTime {header.invisible_time} is not in 1 to {INVISIBLE_MAX_MS}"
+                return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if topic is None:
+            return topic_rules.unknown_topic(header.topic)
+        if MAPPED in topic.attributes:
+            remark = f"the queues of topic[{header.topic}] are mapped to groups: pull them"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        if not topic.perm & PERM_READ:
+            remark = f"the topic[{header.topic}] peeking message is forbidden"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        if header.queue_id >= topic.read_queue_nums:
+            remark = (
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
+                f" topicConfig.readQueueNums:[{topic.read_queue_nums}]"
+            )
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if not self._view.consumers.config(header.consumer_group).consume_enable:
+            remark = f"subscription group no permission, {header.consumer_group}"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        return self._view.accepting_writes()
+
+    def _codes(
+        self, header: PopMessageRequestHeader | NotificationRequestHeader
+    ) -> frozenset[int] | None:
+        """The tag codes that are wanted; None for everything.
+
+        Raises:
+            BodyError: the filter does not read, or is none by tags.
+        """
+        if not header.exp:
+            return None
+        if not subscription.is_tag(header.exp_type):
+            raise BodyError(f"the filter type {str(header.exp_type)[:64]!r} is not supported")
+        return subscription.wanted_codes(subscription.parse(header.topic, header.exp))
+
+    def _queue_ids(self, topic: TopicConfig, queue_id: int) -> list[int]:
+        """The queues to look at, in order; any of them comes first."""
+        if queue_id > _ALL_QUEUES:
+            return [queue_id]
+        count = topic.read_queue_nums
+        first = next(self._turn) % count
+        return [(first + at) % count for at in range(count)]
+
+    def _serve_pop(
+        self, wanted: WantedMessages, queue_id: int, poll: Poll, served: Callable[[bool], None]
+    ) -> None:
+        refusal = self._refusal_now(poll, queue_id)
+        if refusal is not None:
+            self._end(poll, reply(poll.request, *refusal))
+            served(True)
+            return
+        topic = self._view.store.topics.lookup(wanted.topic)
+        if topic is None or not self.book.ready:
+            served(False)
+            return
+        answer = _Answer(self, poll, wanted)
+
+        def taken(found: list[Taken]) -> None:
+            if found:
+                self.polls.forget(poll)
+                answer.taken(found)
+            served(bool(found))
+
+        def failed(error: GantryError) -> None:
+            self._end(poll, reply(poll.request, ResponseCode.SYSTEM_ERROR, str(error)))
+            served(True)
+
+        steps = self.taking.take(wanted, self._queue_ids(topic, queue_id), answer.stored)
+        Run(self._view.store, steps, taken, failed).start()
+
+    def _refusal_now(self, poll: Poll, queue_id: int) -> Refusal | None:
+        """The reason why a request that may have waited cannot be served."""
+        refusal = self._view.accepting_writes()
+        if refusal is not None:
+            return refusal
+        topic = self._view.store.topics.lookup(poll.place[0])
+        if topic is None or queue_id >= topic.read_queue_nums:
+            return topic_rules.unknown_topic(poll.place[0])
+        if self.book.failure:
+            return Refusal(ResponseCode.SYSTEM_ERROR, self.book.failure)
+        if self.book.is_behind:
+            return Refusal(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many pops wait for the log")
+        return None
+
+    def handed_out(self, poll: Poll, wanted: WantedMessages, found: list[Taken]) -> None:
+        """Answer with what is confirmed to be in flight."""
+        count = sum(len(item.messages) for item in found)
+        body = b"".join(item.body for item in found)
+        pairs = [(item.queue_id, item.messages) for item in found]
+        header = PopMessageResponseHeader(
+            pop_time=found[0].popped_ms,
+            invisible_time=wanted.invisible_ms,
+            revive_qid=ORDERED if wanted.ordered else 0,
+            rest_num=sum(item.rest for item in found),
+            order_count_info=(order_counts(pairs) or None) if wanted.ordered else None,
+        )
+        ext = to_ext(header) | offsets_texts(pairs)
+        self._traffic.got(wanted.group, wanted.topic, count)
+        if self._has_read is not None:
+            self._has_read(wanted.topic, len(body))
+        self._reply(poll, reply(poll.request, ResponseCode.SUCCESS, "FOUND", ext, body))
+
+    # ---- acknowledgements
+
+    def ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """AckMessage (200051)."""
+        header = from_ext(AckMessageRequestHeader, request.ext)
+        held = self._held(header)
+        if isinstance(held, Refusal):
+            return reply(request, *held)
+        queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
+
+        def done(outcome: SendOutcome) -> None:
+            if not request.is_oneway:
+                conn.reply(request, reply(request, outcome.code, outcome.remark))
+            self.polls.wake((header.topic, header.consumer_group))
+
+        if held is None:
+            self.book.settled(done)
+        else:
+            self.acked += 1
+            self.book.record([Acked(queue_id, [header.offset])], done)
+        return None
+
+    def batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """BatchAckMessage (200151): receipts that are over are passed over, as upstream does."""
+        body = decode_request(BatchAcks, request.body)
+        if not self.book.ready:
+            return reply(request, ResponseCode.SYSTEM_BUSY, _NOT_READ)
+        refusal = self._view.accepting_writes()
+        if refusal is not None:
+            return reply(request, *refusal)
+        events: list[Event] = []
+        count = 0
+        for item in body.acks:
+            queue_id = QueueId(item.group, item.topic, item.queue_id)
+            offsets = [item.start_offset + bit for bit in bits(item.offsets)]
+            count += len(offsets)
+            if count > BATCH_MAX:
+                raise BodyError(f"one request acknowledges at most {BATCH_MAX} messages")
+            current = [
+                offset
+                for offset in offsets
+                if self.book.ledger.state(queue_id, offset, item.popped_ms) is DeliveryState.CURRENT
+            ]
+            self.over += len(offsets) - len(current)
+            if current:
+                self.acked += len(current)
+                events.append(Acked(queue_id, current))
+        if not body.acks:
+            return reply(request, ResponseCode.NO_MESSAGE, "no message is named")
+
+        def done(outcome: SendOutcome) -> None:
+            if not request.is_oneway:
+                conn.reply(request, reply(request, outcome.code, outcome.remark))
+            for item in body.acks:
+                self.polls.wake((item.topic, item.group))
+
+        self.book.record(events, done)
+        return None
+
+    def change(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """ChangeMessageInvisibleTime (200053)."""
+        header = from_ext(ChangeInvisibleTimeRequestHeader, request.ext)
+        if not 0 <= header.invisible_time <= INVISIBLE_MAX_MS:
+            remark = f"invisibleTime {header.invisible_time} is not in 0 to {INVISIBLE_MAX_MS}"
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        held = self._held(header)
+        if isinstance(held, Refusal):
+            return reply(request, *held)
+        if held is None:
+            remark = "the message is acknowledged"
+            return reply(request, ResponseCode.NO_MESSAGE, remark)
+        queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
+        revive = parse_receipt(header.extra_info).revive_queue
+        popped_ms = max(self.book.clocks().wall_ms, held.popped_ms + 1)
+        event = Changed(
+            queue_id, InFlight(header.offset, popped_ms, header.invisible_time, held.count)
+        )
+
+        def done(outcome: SendOutcome) -> None:
+            ext = None
+            if outcome.code == ResponseCode.SUCCESS:
+                self.changed += 1
+                answer = ChangeInvisibleTimeResponseHeader(popped_ms, header.invisible_time, revive)
+                ext = to_ext(answer)
+            if not request.is_oneway:
+                conn.reply(request, reply(request, outcome.code, outcome.remark, ext))
+            self.polls.rearm((header.topic, header.consumer_group))
+
+        self.book.record([event], done)
+        return None
+
+    def _held(
+        self, header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader
+    ) -> InFlight | Refusal | None:
+        """The message that a receipt names; None if it is done."""
+        try:
+            receipt = parse_receipt(header.extra_info)
+        except BodyError as error:
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        named = (receipt.broker_name, receipt.queue_id, receipt.offset)
+        if named != (self._view.broker_name, header.queue_id, header.offset):
+            remark = f"the receipt {header.extra_info[:128]!r} is of another message"
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if self._view.store.topics.lookup(header.topic) is None:
+            return topic_rules.unknown_topic(header.topic)
+        refusal = self._view.accepting_writes()
+        if refusal is not None:
+            return refusal
+        if not self.book.ready:
+            return Refusal(ResponseCode.SYSTEM_BUSY, self.book.failure or _NOT_READ)
+        queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
+        state = self.book.ledger.state(queue_id, receipt.offset, receipt.popped_ms)
+        if state is DeliveryState.CURRENT:
+            return self.book.ledger.queues[queue_id].held[receipt.offset].message
+        if state is DeliveryState.DONE:
+            return None
+        self.over += 1
+        why = "handed out again since" if state is DeliveryState.OVER else "not handed out"
+        remark = f"message {receipt.offset} of queue {receipt.queue_id} was {why}"
+        return Refusal(ResponseCode.NO_MESSAGE, remark)
+
+    # ---- questions
+
+    def notification(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Notification (200054): answered when a PopMessage would find something."""
+        header = from_ext(NotificationRequestHeader, request.ext)
+        refusal = self._refuse_pop(header)
+        if refusal is not None:
+            return reply(request, *refusal)
+        place = (header.topic, header.consumer_group)
+
+        def tell(poll: Poll, *, has_message: bool) -> None:
+            ext = to_ext(NotificationResponseHeader(has_message))
+            self._end(poll, reply(poll.request, ext=ext))
+
+        def serve(poll: Poll, served: Callable[[bool], None]) -> None:
+            topic = self._view.store.topics.lookup(header.topic)
+            if topic is None or not self.book.ready:
+                served(False)
+                return
+
+            def found(has_message: bool) -> None:
+                if has_message:
+                    tell(poll, has_message=True)
+                served(has_message)
+
+            def failed(error: GantryError) -> None:
+                self._end(poll, reply(poll.request, ResponseCode.SYSTEM_ERROR, str(error)))
+                served(True)
+
+            steps = self.taking.has_some(
+                header.consumer_group,
+                header.topic,
+                self._queue_ids(topic, header.queue_id),
+                ordered=bool(header.order),
+            )
+            Run(self._view.store, steps, found, failed).start()
+
+        give_up = partial(tell, has_message=False)
+        self._begin(Poll(conn, request, place, serve, give_up), header.poll_time)
+        return None
+
+    def polling_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """PollingInfo (200055)."""
+        header = from_ext(PollingInfoRequestHeader, request.ext)
+        count = self.polls.count((header.topic, header.consumer_group))
+        return reply(request, ext={"pollingNum": str(count)})
+
+    # ---- waiting
+
+    def _next_due_s(self, place: Place) -> float | None:
+        topic, group = place
+        config = self._view.store.topics.lookup(topic)
+        count = 0 if config is None else config.read_queue_nums
+        queues = (self.book.ledger.queues.get(QueueId(group, topic, at)) for at in range(count))
+        due = [queue.next_due_ms() for queue in queues if queue is not None]
+        first = min((at for at in due if at is not None), default=None)
+        return None if first is None else first / 1000
+
+    def _found_nothing(self, poll: Poll) -> None:
+        self._reply(poll, reply(poll.request, ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE"))
+
+    def _end(self, poll: Poll, answer: RemotingCommand) -> None:
+        self.polls.forget(poll)
+        self._reply(poll, answer)
+
+    def _reply(self, poll: Poll, answer: RemotingCommand) -> None:
+        if not poll.connection.closed and not poll.request.is_oneway:
+            poll.connection.reply(poll.request, answer)
+
+
+class _Answer:
+    """The answer to one PopMessage, until every record that it stands on is confirmed."""
+
+    def __init__(self, requests: PopRequests, poll: Poll, wanted: WantedMessages) -> None:
+        self._requests = requests
+        self._poll = poll
+        self._wanted = wanted
+        self._found: list[Taken] | None = None
+        self._outcomes: dict[int, SendOutcome] = {}
+
+    def stored(self, queue_id: int, outcome: SendOutcome) -> None:
+        """Messages that were taken of a queue are confirmed to be in flight, or are not."""
+        self._outcomes[queue_id] = outcome
+        self._try()
+
+    def taken(self, found: list[Taken]) -> None:
+        """Everything was taken."""
+        self._found = found
+        self._try()
+
+    def _try(self) -> None:
+        if self._found is None or len(self._outcomes) < len(self._found):
+            return
+        sound = [
+            item
+            for item in self._found
+            if self._outcomes[item.queue_id].code == ResponseCode.SUCCESS
+        ]
+        if sound:
+            self._requests.handed_out(self._poll, self._wanted, sound)
+            return
+        outcome = self._outcomes[self._found[0].queue_id]
+        answer = reply(self._poll.request, outcome.code, outcome.remark)
+        self._requests._reply(self._poll, answer)  # noqa: SLF001

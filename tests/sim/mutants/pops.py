@@ -1,0 +1,151 @@
+"""Bugs in consumption by POP (ADR 0078)."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+LEDGER = "gantry_broker.clients.core.pop.ledger"
+BOOK = "gantry_broker.clients.pop.book:PopBook"
+TAKING = "gantry_broker.clients.pop.taking:Taking"
+REQUESTS = "gantry_broker.clients.pop.requests:PopRequests"
+POLLS = "gantry_broker.clients.pop.polls:Polls"
+POPS = "unit/broker/clients/test_pop.py"
+CORE = "unit/broker/clients/core/test_pop.py"
+
+
+def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
+    edit = Edit(place, text, other)
+    return Mutant(name, "POP", what, (edit,), UnitTests(killer), quick=True)
+
+
+MUTANTS = (
+    _mutant(
+        "popped-again-at-once",
+        "a message that somebody works on is handed out to somebody else",
+        f"{LEDGER}:PopQueue.visible",
+        "self._due[0][0] <= steady_ms and",
+        "",
+        f"{POPS}::test_what_is_popped_is_invisible_until_its_time_is_over",
+    ),
+    _mutant(
+        "receipts-never-over",
+        "a late acknowledgement takes away a message that somebody else works on",
+        f"{LEDGER}:PopLedger.state",
+        "item.message.popped_ms == popped_ms",
+        "True",
+        f"{POPS}::test_a_receipt_is_over_when_its_message_was_handed_out_again",
+    ),
+    _mutant(
+        "in-flight-for-ever-after-a-clock-that-is-ahead",
+        "the wall clock of a new master is believed beyond the invisible time",
+        f"{LEDGER}:PopLedger._put",
+        "max(now.wall_ms - message.popped_ms, 0)",
+        "now.wall_ms - message.popped_ms",
+        CORE,
+    ),
+    _mutant(
+        "pops-taken-back-oldest-first",
+        "after a refused append a message is neither in flight nor to be popped",
+        f"{BOOK}._take_back",
+        "for wish in reversed(wishes):",
+        "for wish in wishes:",
+        f"{POPS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
+    ),
+    _mutant(
+        "pops-not-taken-back",
+        "a message whose pop was not stored stays in flight, though nobody has it",
+        f"{BOOK}._take_back",
+        "self.ledger.undo(undo)",
+        "pass",
+        f"{POPS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
+    ),
+    _mutant(
+        "pops-without-their-offset",
+        "the offset of a group that pops does not move: lag for ever, and all again for pulls",
+        f"{BOOK}._moved_rows",
+        "self.committed[queue_id] != queue.floor",
+        "False",
+        f"{POPS}::test_the_offset_of_the_group_is_that_of_the_first_message_in_flight",
+    ),
+    _mutant(
+        "done-before-it-is-confirmed",
+        "a repeated acknowledgement is answered 0 while the first one may be lost",
+        f"{BOOK}.settled",
+        "if self._writing or self._waiting:",
+        "if False:",
+        f"{POPS}::test_nothing_is_answered_before_it_is_confirmed",
+    ),
+    _mutant(
+        "events-before-dead-letters",
+        "a cut of the log loses a message on its way to the dead letters",
+        f"{BOOK}._write",
+        "records = [record for wish in wishes for record in wish.buried]",
+        "records = [events_record(events, host)] if events else []",
+        f"{POPS}::test_dead_letters_stand_before_offsets_and_those_before_events",
+    ),
+    _mutant(
+        "table-says-nothing-of-its-place",
+        "the log is kept from the first pop on, for ever",
+        f"{BOOK}._written",
+        "self._view.store.committed.commit(GROUP, POP_TOPIC, 0, first)",
+        "pass",
+        f"{POPS}::test_a_table_stands_for_the_records_before_it",
+    ),
+    _mutant(
+        "pops-without-a-pin",
+        "the log is trimmed over what a new master needs to know what is in flight",
+        "gantry_broker.member.pins:ledger_pins",
+        ", (POP_GROUP, POP_TOPIC)",
+        "",
+        "unit/broker/member/test_transaction_pins.py::test_the_log_is_kept_from_the_newest_table_of_pops_on",
+    ),
+    _mutant(
+        "order-of-a-queue-not-kept",
+        "a queue in order hands out a second batch while the first is worked on",
+        f"{TAKING}._read",
+        "is_blocked = wanted.ordered and bool(queue.held)",
+        "is_blocked = False",
+        f"{POPS}::test_a_queue_in_order_waits_for_its_batch",
+    ),
+    _mutant(
+        "handed-out-while-it-is-acknowledged",
+        "what is acknowledged while a pop reads it is handed out",
+        f"{TAKING}._hand_out",
+        "if offset in changed:",
+        "if False:",
+        f"{POPS}::test_what_is_acknowledged_while_it_is_read_is_not_handed_out",
+    ),
+    _mutant(
+        "tried-for-ever",
+        "a message that always fails is handed out for ever",
+        f"{TAKING}._take_dead",
+        "not 0 <= wanted.tries < held.message.count",
+        "True",
+        f"{POPS}::test_a_message_that_was_tried_often_enough_goes_to_the_dead_letters",
+    ),
+    _mutant(
+        "resets-not-followed-by-pops",
+        "a reset of a group that pops does nothing",
+        f"{TAKING}._current",
+        "and offset == self._book.committed[queue_id]",
+        "",
+        f"{POPS}::test_a_reset_is_followed",
+    ),
+    _mutant(
+        "next-pop-left-asleep",
+        "what one client leaves of two messages that came together waits for a third",
+        f"{POLLS}._serve",
+        "if has_found or line.has_news:",
+        "if line.has_news:",
+        f"{POPS}::test_what_one_leaves_wakes_the_next",
+    ),
+    _mutant(
+        "foreign-receipts-count",
+        "a receipt of another broker group acknowledges a message of this one",
+        f"{REQUESTS}._held",
+        "if named != (self._view.broker_name, header.queue_id, header.offset):",
+        "if False:",
+        f"{POPS}::test_receipts_that_are_none_change_nothing",
+    ),
+)
