@@ -43,6 +43,7 @@ SEEDS = {
     "rich": 3,
     "consumers": 2,
     "batches": 2,
+    "pops": 2,
     "many": 2,
     "queues": 2,
     "readers": 1,

@@ -22,6 +22,7 @@ from sim.product.lives import Lives
 from sim.product.logs import verify
 from sim.product.mapped import Mapped
 from sim.product.orderly import Orderly
+from sim.product.poppers import Poppers
 from sim.product.questions import Questions
 from sim.product.readers import Readers
 from sim.product.registers import Registers
@@ -438,6 +439,21 @@ class FrontReadersRun(ReadersRun):
     def settings(self, rng: Random) -> dict[str, Any]:
         """One or two of them."""
         return {"fronts": rng.choice([1, 2])}
+
+
+class PopsRun(ProductRun):
+    """Consumers by POP, who acknowledge, hide and forget, under all faults."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door, or through fronts."""
+        return rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
+
+    def loads(self) -> Sequence[Load]:
+        """Few messages beside."""
+        cluster, watch = self._cluster, self._watch
+        return [Workload(cluster, watch, producers=1), Poppers(cluster, watch)]
 
 
 class BatchesRun(ProductRun):

@@ -27,6 +27,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "readers": kinds.ReadersRun,
     "front-readers": kinds.FrontReadersRun,
     "batches": kinds.BatchesRun,
+    "pops": kinds.PopsRun,
     "many": kinds.ManyRun,
     "queues": kinds.QueuesRun,
     "snapshots": kinds.SnapshotRun,

@@ -23,6 +23,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -80,6 +81,9 @@ public final class Probe {
                 break;
             case "member":
                 member(nameServers, topic, args[3]);
+                break;
+            case "pop":
+                pop(nameServers, topic, args[3]);
                 break;
             case "orderly":
                 orderly(nameServers, topic, args[3], Integer.parseInt(args[4]));
@@ -320,6 +324,31 @@ public final class Probe {
                 say("DONE " + one.getMsgId() + " " + place(context.getMessageQueue()) + " " + one.getQueueOffset() + " " + begin + " " + millis());
             }
             return ConsumeOrderlyStatus.SUCCESS;
+        });
+        consumer.start();
+        say("MEMBER " + consumer.buildMQClientId());
+        Thread.currentThread().join();
+    }
+
+    /**
+     * Is a member of a consumer group that its broker may have pop, until the process is ended; fails the first try of
+     * each tenth message.
+     */
+    private static void pop(String nameServers, String topic, String group) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setClientRebalance(false); // asks the broker for its queues, and how to get messages
+        consumer.setPopInvisibleTime(10_000);
+        consumer.setConsumeMessageBatchMaxSize(1);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            MessageExt message = messages.get(0);
+            boolean popped = message.getProperty(MessageConst.PROPERTY_POP_CK) != null;
+            boolean fails = message.getReconsumeTimes() == 0 && message.getQueueOffset() % 10 == 9;
+            say((fails ? "FAILED " : "GOT ") + message.getMsgId() + " " + place(context.getMessageQueue()) + " "
+                + message.getQueueOffset() + " " + message.getReconsumeTimes() + " " + popped);
+            return fails ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
         say("MEMBER " + consumer.buildMQClientId());
