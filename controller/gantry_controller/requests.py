@@ -44,6 +44,7 @@ from gantry_controller.metadata.events import (
     PutKv,
     PutSubscriptionGroup,
     RegisterBroker,
+    ReleaseSegments,
     RemoveFronts,
     RemoveGroup,
     ReportConsumers,
@@ -258,6 +259,15 @@ REMOTING: dict[RequestCode, RequestClass] = {
     RequestCode.GANTRY_SEAL_QUEUES: _write(
         "SealQueues",
         SealQueues,
+        _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        _C.CONTROLLER_INVALID_MASTER,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.INVALID_PARAMETER,
+        _AMBIGUOUS,
+    ),
+    RequestCode.GANTRY_RELEASE_SEGMENTS: _write(
+        "ReleaseSegments",
+        ReleaseSegments,
         _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
         _C.CONTROLLER_INVALID_MASTER,
         _C.CONTROLLER_FENCED_MASTER_EPOCH,

@@ -8,6 +8,7 @@ where the group before says that its own has ended.
 Controllers keep maps, brokers act on them.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -21,7 +22,10 @@ MAPPED_QUEUES_MAX: Final = 4096
 """Queues of a mapped topic."""
 
 SEGMENTS_MAX: Final = 64
-"""Segments of one queue."""
+"""Segments of one queue that may move on."""
+
+SEGMENTS_OF_GONE_MAX: Final = 96
+"""Segments of one queue whose group is gone: until it begins anew elsewhere it takes no message."""
 
 GAP: Final = 2**40
 """Queue offsets that are left out where a group is gone and nobody knows how far its segment went;
@@ -49,7 +53,8 @@ class MappedQueue(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         segments: at least one, none starts before another that it follows; the last one is open.
-            One without a message may have offsets that groups have committed.
+            One without a message may have offsets that groups have committed. What was before the
+            first one is at no group any more (``released``).
         target: the group that it is about to move to; empty while it does not move.
         moves: how often it has moved.
     """
@@ -75,8 +80,16 @@ class MappedQueue(msgspec.Struct, frozen=True, array_like=True, gc=False):
         closed = (segment for segment, following in pairs if segment.start < following.start)
         return (*closed, self.open)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it cannot move: its segments are as many as it may have."""
+        return len(self.segments) >= SEGMENTS_MAX and len(self.used) >= SEGMENTS_MAX
+
     def holder(self, offset: int) -> Segment:
-        """The segment that has the message of this queue offset, or had it, or will have it."""
+        """The segment that has the message of this queue offset, or had it, or will have it.
+
+        For one below them all, which was released, it is the first.
+        """
         for segment in reversed(self.segments):
             if segment.start <= offset:
                 return segment
@@ -134,9 +147,45 @@ def moved(queue: MappedQueue, number: int, end: int) -> MappedQueue:
     moves = queue.moves + 1
     begun = Segment(queue.target, end, number + MAPPED_QUEUES_MAX * moves)
     after = MappedQueue((*queue.segments, begun), "", moves)
-    if len(after.segments) > SEGMENTS_MAX:
+    if len(after.segments) > SEGMENTS_MAX and len(after.used) < len(after.segments):
         used = set(after.used)
         unused = next(segment for segment in after.segments if segment not in used)
         kept = tuple(segment for segment in after.segments if segment != unused)
         after = MappedQueue(kept, "", moves)
     return after
+
+
+def released(queue: MappedQueue, group: str, queue_id: int, least: int) -> MappedQueue:
+    """The queue without its first segment, if ``group`` has nothing of that any more.
+
+    Args:
+        queue: maybe one that has lost that segment already.
+        group: which holds the segment.
+        queue_id: the group's own queue that is the segment.
+        least: the first queue offset that the group still has in it.
+    """
+    first, *others = queue.segments
+    is_named = (first.group, first.queue_id) == (group, queue_id)
+    if not others or not is_named or least < others[0].start:
+        return queue
+    return _of(queue, others)
+
+
+def disowned(queue: MappedQueue, group: str) -> MappedQueue:
+    """The queue once ``group`` is removed with all that it held: what it has closed is nobody's."""
+    if all(segment.group != group for segment in queue.segments[:-1]):
+        return queue
+    closed = [
+        Segment("", segment.start, -1) if segment.group == group else segment
+        for segment in queue.segments[:-1]
+    ]
+    return _of(queue, [*closed, queue.open])
+
+
+def _of(queue: MappedQueue, segments: Iterable[Segment]) -> MappedQueue:
+    """The queue with these segments; what is nobody's goes in front, and is joined elsewhere."""
+    kept: list[Segment] = []
+    for segment in segments:
+        if segment.group or (kept and kept[-1].group):
+            kept.append(segment)
+    return MappedQueue(tuple(kept), queue.target, queue.moves)

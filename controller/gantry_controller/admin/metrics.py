@@ -207,6 +207,11 @@ class Metrics(Collector):
             len(state.wiped),
         )
         yield _gauge(
+            "queue_map_segments_max",
+            "The most segments that a queue of a mapped topic has; at 64 it moves no more.",
+            state.segments_most(),
+        )
+        yield _gauge(
             "kv_chars",
             "Characters of the name service's key-values.",
             sum(item.chars for item in state.kv.values()),

@@ -36,6 +36,7 @@ from gantry_controller.metadata.events import (
     PutSubscriptionGroup,
     RaiseFloors,
     RegisterBroker,
+    ReleaseSegments,
     RemoveFronts,
     RemoveGroup,
     ReportConsumers,
@@ -64,7 +65,7 @@ from gantry_controller.metadata.locks import report_locks
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
 from gantry_controller.metadata.names import change_settings, delete_kv, put_kv, set_writable
 from gantry_controller.metadata.newcomers import take_topics
-from gantry_controller.metadata.queue_maps import map_queues, seal_queues
+from gantry_controller.metadata.queue_maps import map_queues, release_segments, seal_queues
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.shares import take_share
 from gantry_controller.metadata.state import MetadataState
@@ -160,5 +161,7 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return map_queues(state, event)
         case SealQueues():
             return seal_queues(state, event)
+        case ReleaseSegments():
+            return release_segments(state, event)
         case _:
             assert_never(event)

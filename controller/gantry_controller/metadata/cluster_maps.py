@@ -29,24 +29,33 @@ class ClusterMaps(msgspec.Struct):
         maps: by topic, in the order of their last change.
         load: how many queues each group has, or will have once those that move have moved.
         held: how many queues each group has now.
+        longest: by topic, the most segments that one of its queues has.
     """
 
     maps: dict[str, QueueMap] = {}
     load: Counter[str] = msgspec.field(default_factory=Counter)
     held: Counter[str] = msgspec.field(default_factory=Counter)
+    longest: dict[str, int] = {}
 
     def put(self, topic: str, new: QueueMap | None) -> None:
         """The map of ``topic`` is now this one; None: it has none any more."""
         old = self.maps.pop(topic, None)
+        self.longest.pop(topic, None)
         if old is not None:
             self.load.subtract(queue.goal for queue in old.queues)
             self.held.subtract(queue.open.group for queue in old.queues)
         if new is not None:
             self.maps[topic] = new
+            self.longest[topic] = max(len(queue.segments) for queue in new.queues)
             self.load.update(queue.goal for queue in new.queues)
             self.held.update(queue.open.group for queue in new.queues)
         self.load += Counter()  # drops what is 0
         self.held += Counter()
+
+    @property
+    def most_segments(self) -> int:
+        """The most segments that a queue has."""
+        return max(self.longest.values(), default=0)
 
     def since(self, index: Index) -> Iterator[tuple[str, QueueMap]]:
         """The maps that changed after ``index``, the last one first."""

@@ -410,6 +410,21 @@ class SealQueues(_Event, frozen=True, tag="SealQueues/1"):
     incarnation: str = ""
 
 
+class ReleaseSegments(_Event, frozen=True, tag="ReleaseSegments/1"):
+    """A master says of which first segments of queues nothing is left at its group.
+
+    ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
+    ``least`` has numbers of queues, with the group's own queue that is the segment, and the first
+    queue offset that is left there.
+    """
+
+    broker_id: BrokerId
+    master_epoch: Epoch
+    topic: str
+    least: tuple[tuple[int, int, int], ...]
+    incarnation: str = ""
+
+
 class ReportTopic(_Record, frozen=True, tag="ReportTopic/1"):
     """Brokers of the old kind, by name, have a topic that is new or was changed (code 217)."""
 
@@ -453,6 +468,7 @@ Event = (
     | EndDrain
     | MapQueues
     | SealQueues
+    | ReleaseSegments
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -12,7 +12,7 @@ retires all groups in that time, and then there is none that could have the queu
 
 from collections.abc import Iterator
 
-from gantry_protocol.queue_map import GAP, SEGMENTS_MAX, MappedQueue, moved
+from gantry_protocol.queue_map import GAP, SEGMENTS_OF_GONE_MAX, MappedQueue, disowned, moved
 
 from gantry_controller.metadata.events import MapQueues
 from gantry_controller.metadata.placement import place
@@ -33,7 +33,9 @@ def begun_anew(state: MetadataState, cluster: str, queue: MappedQueue, number: i
     """The queue at its target if the group that has it is gone; otherwise as it is."""
     if not queue.target or not is_gone(state, cluster, queue.open.group):
         return queue
-    return moved(queue, number, queue.open.start + GAP)
+    anew = moved(queue, number, queue.open.start + GAP)
+    is_removed = state.find(cluster, queue.open.group) is None
+    return disowned(anew, queue.open.group) if is_removed else anew
 
 
 class GoneGroups:
@@ -88,7 +90,7 @@ class GoneGroups:
             stuck = [
                 number
                 for number, queue in enumerate(queues)
-                if queue.open.group in names and len(queue.used) < SEGMENTS_MAX
+                if queue.open.group in names and len(queue.used) < SEGMENTS_OF_GONE_MAX
             ]
             if not stuck:
                 continue

@@ -22,6 +22,7 @@ from gantry_controller.metadata.events import (
     RetireGroup,
 )
 from gantry_controller.metadata.locks import end_locks
+from gantry_controller.metadata.queue_maps import disown
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import (
     FIRST_BROKER_ID,
@@ -87,6 +88,7 @@ def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
     state.put_plain("wiped", group.key, None)
     state.put_plain("floors", group.key, None)
     state.put_plain("losses", group.key, None)
+    disown(state, group)
     return _bury(state, group, event.uid)
 
 

@@ -69,7 +69,7 @@ def rehouse(
         homeless = [
             (number, queue.goal)
             for number, queue in enumerate(queues.queues)
-            if queue.goal not in count
+            if queue.goal not in count and not queue.is_full  # one would hold up all others
         ]
         if not homeless or not count:
             continue
@@ -99,7 +99,7 @@ def even_out(maps: Mapping[str, QueueMap], groups: Sequence[str]) -> list[Move]:
             if queue.goal not in load:
                 continue
             load[queue.goal] += 1
-            if not queue.target:
+            if not queue.target and not queue.is_full:
                 at[queue.goal].add((topic, number))
     moves = rehouse(maps, list(load), load)
     for move in moves:

@@ -6,7 +6,7 @@ has one open segment at any time, and nothing is ever behind the end of another.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.queue_map import (
@@ -14,20 +14,23 @@ from gantry_protocol.queue_map import (
     MAPPED,
     MAPPED_QUEUES_MAX,
     SEGMENTS_MAX,
+    SEGMENTS_OF_GONE_MAX,
     MappedQueue,
     QueueMap,
     Segment,
+    disowned,
     ended,
     given_up,
     moved,
+    released,
 )
 from msgspec.structs import replace
 
-from gantry_controller.metadata.events import MapQueues, SealQueues
-from gantry_controller.metadata.given_up import begun_anew
+from gantry_controller.metadata.events import MapQueues, ReleaseSegments, SealQueues
+from gantry_controller.metadata.given_up import begun_anew, is_gone
 from gantry_controller.metadata.placement import Move, place, rehouse
 from gantry_controller.metadata.results import Result, missing, refuse
-from gantry_controller.metadata.state import MetadataState
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.metadata.topics import merge_topics, not_its_master, topic_problem
 
@@ -74,20 +77,13 @@ def seal_queues(state: MetadataState, event: SealQueues) -> Result:
     A group that was given up and is back tells the ends of its former segments first.
     What is not about to move any more is left as it is: its master sees that in the map.
     """
-    group = state.find(event.cluster, event.name)
-    if group is None:
-        code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
-        return missing(state, event, code, "Broker metadata is not existed")
-    refusal = not_its_master(group, event.broker_id, event.incarnation, event.master_epoch)
-    if refusal is not None:
-        return refuse(*refusal, group)
-    known = state.queue_map(group.cluster, event.topic)
-    if known is None:
-        return refuse(_INVALID, f"Topic {event.topic} has no queue map", group)
+    numbers = [number for number, _ in event.ends]
+    reported = _reported(state, event, numbers)
+    if isinstance(reported, Result):
+        return reported
+    group, known = reported
     queues = list(known.queues)
     for number, end in sorted(event.ends):
-        if not 0 <= number < len(queues):
-            return refuse(_INVALID, f"Topic {event.topic} has no queue {number}", group)
         queue = queues[number]
         late = given_up(queue, group.name)
         if late is not None and late.start <= end < late.start + GAP:
@@ -101,10 +97,67 @@ def seal_queues(state: MetadataState, event: SealQueues) -> Result:
         target = state.find(group.cluster, queue.target)
         is_there = target is not None and not target.retired
         queues[number] = moved(queue, number, end) if is_there else replace(queue, target="")
+    return _changed(state, event.topic, group, known, queues)
+
+
+def release_segments(state: MetadataState, event: ReleaseSegments) -> Result:
+    """Takes first segments out of which their group has nothing left, as its master says.
+
+    What was released before, or is not the first segment any more, is left as it is. Offsets that
+    consumer groups have committed there are the master's to hand on before.
+    """
+    reported = _reported(state, event, [number for number, _, _ in event.least])
+    if isinstance(reported, Result):
+        return reported
+    group, known = reported
+    queues = list(known.queues)
+    for number, queue_id, least in event.least:
+        queues[number] = released(queues[number], group.name, queue_id, least)
+    return _changed(state, event.topic, group, known, queues)
+
+
+def disown(state: MetadataState, group: BrokerGroup) -> None:
+    """Has what a group that is removed held of queues be nobody's.
+
+    Its name may come again, with other volumes: readers would wait there for ever.
+    """
+    for topic, known in list(state.maps_of(group.cluster).maps.items()):
+        queues = [disowned(queue, group.name) for queue in known.queues]
+        _changed(state, topic, group, known, queues)
+
+
+def _reported(
+    state: MetadataState, event: SealQueues | ReleaseSegments, numbers: Iterable[int]
+) -> tuple[BrokerGroup, QueueMap] | Result:
+    """The group whose master reports on queues, and their map; or the refusal."""
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+        return missing(state, event, code, "Broker metadata is not existed")
+    refusal = not_its_master(group, event.broker_id, event.incarnation, event.master_epoch)
+    if refusal is not None:
+        return refuse(*refusal, group)
+    known = state.queue_map(group.cluster, event.topic)
+    if known is None:
+        return refuse(_INVALID, f"Topic {event.topic} has no queue map", group)
+    for number in numbers:
+        if not 0 <= number < len(known.queues):
+            return refuse(_INVALID, f"Topic {event.topic} has no queue {number}", group)
+    return group, known
+
+
+def _changed(
+    state: MetadataState,
+    topic: str,
+    group: BrokerGroup,
+    known: QueueMap,
+    queues: Sequence[MappedQueue],
+) -> Result:
+    """The map of ``topic`` has these queues now, if they are others than before."""
     if tuple(queues) == known.queues:
         return Result(group=group)
-    sealed = QueueMap(known.epoch + 1, state.index, tuple(queues))
-    state.put_queue_map(group.cluster, event.topic, sealed)
+    changed = QueueMap(known.epoch + 1, state.index, tuple(queues))
+    state.put_queue_map(group.cluster, topic, changed)
     return Result(group=group, changed=True)
 
 
@@ -185,12 +238,22 @@ def _problem(  # a table of refusals
         if known is None or number >= len(known.queues):
             continue
         queue = known.queues[number]
-        if queue.open.group != group and len(queue.used) >= SEGMENTS_MAX:
+        is_stuck = event.given_up and is_gone(state, cluster, queue.open.group)
+        most = SEGMENTS_OF_GONE_MAX if is_stuck else SEGMENTS_MAX
+        if queue.open.group != group and len(queue.used) >= most:
             return (
-                f"Queue {number} of {topic} has {SEGMENTS_MAX} segments, the most it may have; it "
-                "can move again once its oldest messages are deleted."
+                f"Queue {number} of {topic} has {most} segments, the most it may have; it "
+                f"can move again once {_what_frees(state, cluster, queue.segments[0])}."
             )
     return None
+
+
+def _what_frees(state: MetadataState, cluster: str, oldest: Segment) -> str:
+    """What has to happen before the oldest segment of a queue can be released."""
+    name = oldest.group
+    if is_gone(state, cluster, name):
+        return f"broker group {name}, which has the oldest one, is back, or was forgotten for good"
+    return f"broker group {name} has deleted the oldest messages: shorten its retention if needed"
 
 
 def _led_to(queue: MappedQueue, group: str) -> MappedQueue:

@@ -9,7 +9,7 @@ successor, and a group that somebody empties later stays empty.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from gantry_protocol.queue_map import SEGMENTS_MAX, QueueMap
+from gantry_protocol.queue_map import QueueMap
 
 from gantry_controller.metadata.events import Event, MapQueues, TakeShare
 from gantry_controller.metadata.placement import Move, weight
@@ -56,7 +56,7 @@ class Share:
         for number, queue in enumerate(queues.queues):
             if queue.goal == self._newcomer:
                 self._has += 1
-            elif not queue.target and len(queue.used) < SEGMENTS_MAX:
+            elif not queue.target and not queue.is_full:
                 at.setdefault(queue.goal, []).append(number)
         for numbers in at.values():
             numbers.sort(key=lambda number: (weight(self._newcomer, topic, number), number))

@@ -503,6 +503,10 @@ class MetadataState:
         """The queue maps of ``cluster``."""
         return self._cluster_maps.get(cluster) or ClusterMaps()
 
+    def segments_most(self) -> int:
+        """The most segments that a queue of a mapped topic has, in any cluster."""
+        return max((maps.most_segments for maps in self._cluster_maps.values()), default=0)
+
     def put_plain(self, field: str, key: Any, value: object) -> None:
         """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
         records: dict[Any, object] = getattr(self, field)

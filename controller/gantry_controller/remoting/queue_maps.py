@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gantry_protocol.bodies import decode_request, encode_body
-from gantry_protocol.bodies.queue_maps import QueueEnds, QueueMaps, QueuePlaces
+from gantry_protocol.bodies.queue_maps import LeastOffsets, QueueEnds, QueueMaps, QueuePlaces
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers import from_ext
@@ -12,11 +12,19 @@ from gantry_protocol.headers.queue_maps import (
     WAIT_MAX_MS,
     GetQueueMapsRequestHeader,
     MapQueuesRequestHeader,
+    ReleaseSegmentsRequestHeader,
     SealQueuesRequestHeader,
 )
 from gantry_protocol.types import Index
 
-from gantry_controller.metadata.events import DeleteTopic, Event, MapQueues, SealQueues
+from gantry_controller.metadata.events import (
+    DeleteTopic,
+    Event,
+    MapQueues,
+    ReleaseSegments,
+    RemoveGroup,
+    SealQueues,
+)
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.queue_maps import places_for
 from gantry_controller.metadata.results import Result
@@ -26,6 +34,7 @@ from gantry_controller.remoting.long_polls import LongPolls
 
 QUEUES_TOLD_MAX = 20_000  # in one answer, about 1 MB; and one topic
 MADE_MAX = 4  # answers that are kept until the next event; mostly all know the same
+_CHANGE_MAPS = (MapQueues, SealQueues, ReleaseSegments, RemoveGroup)
 _NEW_EVENTS = "Not all controllers are of this version yet: finish their roll-out first"
 
 
@@ -59,6 +68,7 @@ class QueueMapRequests:
             RequestCode.GANTRY_GET_QUEUE_MAPS: self._maps,
             RequestCode.GANTRY_MAP_QUEUES: self._map,
             RequestCode.GANTRY_SEAL_QUEUES: self._seal,
+            RequestCode.GANTRY_RELEASE_SEGMENTS: self._release,
         }
 
     def _maps(self, exchange: Exchange) -> None:
@@ -119,8 +129,22 @@ class QueueMapRequests:
         )
         self._dispatcher.write(exchange, event, partial(_answered, exchange.request))
 
+    def _release(self, exchange: Exchange) -> None:
+        header = from_ext(ReleaseSegmentsRequestHeader, exchange.request.ext)
+        least = decode_request(LeastOffsets, exchange.request.body).least
+        event = ReleaseSegments(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            master_epoch=header.master_epoch,
+            incarnation=header.incarnation,
+            topic=header.topic,
+            least=tuple((number, *found) for number, found in sorted(least.items())),
+        )
+        self._dispatcher.write(exchange, event, partial(_answered, exchange.request))
+
     def _applied(self, event: Event, result: Result) -> None:
-        if isinstance(event, MapQueues | SealQueues) and result.changed:
+        if isinstance(event, _CHANGE_MAPS) and result.changed:
             self.polls.wake(event.cluster)
         elif isinstance(event, DeleteTopic) and result.changed:
             self.polls.wake_all()

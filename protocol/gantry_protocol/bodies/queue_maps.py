@@ -42,6 +42,17 @@ class QueueEnds(Body, frozen=True):
     ends: dict[int, int]
 
 
+class LeastOffsets(Body, frozen=True):
+    """The body of ReleaseSegments (31016).
+
+    Attributes:
+        least: by number of the mapped queue, the group's own queue that is the segment, and the
+            first queue offset that the group still has in it.
+    """
+
+    least: dict[int, tuple[int, int]]
+
+
 class StaticQueueItem(msgspec.Struct, frozen=True, rename="camel"):
     """Upstream's ``LogicQueueMappingItem``: a segment of a queue."""
 

@@ -45,3 +45,10 @@ class SealQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     master_epoch: WireEpoch
     topic: str
     incarnation: str = ""
+
+
+class ReleaseSegmentsRequestHeader(SealQueuesRequestHeader, frozen=True):
+    """ReleaseSegments (31016): segments of which a master has nothing left; the body names them.
+
+    The sender must be the master, by all three, when it is applied.
+    """

@@ -89,6 +89,9 @@ SAMPLES: list[Event] = [
     events.SealQueues(
         **GROUP, broker_id=BrokerId(1), master_epoch=Epoch(8), topic="t", ends=((0, 7), (3, 0))
     ),
+    events.ReleaseSegments(
+        **GROUP, broker_id=BrokerId(1), master_epoch=Epoch(8), topic="t", least=((0, 4096, 7),)
+    ),
 ]
 
 

@@ -15,7 +15,14 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.given_up import WAIT_S, GoneGroups
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.queue_map import GAP, MAPPED_QUEUES_MAX, Segment
+from gantry_protocol.queue_map import (
+    GAP,
+    MAPPED_QUEUES_MAX,
+    SEGMENTS_MAX,
+    MappedQueue,
+    QueueMap,
+    Segment,
+)
 from gantry_protocol.types import BrokerId, Epoch
 from support.metadata_cluster import Cluster
 from support.metadata_world import CLUSTER
@@ -67,8 +74,11 @@ def test_its_queues_take_messages_at_another_group(is_removed: bool) -> None:
     assert world.opens() == {"a": 6}
     queue = world.state.queue_maps[CLUSTER, "t"].queues[number]
     begun = Segment("a", GAP, number + MAPPED_QUEUES_MAX)
-    assert queue.segments == (Segment("b", 0, number), begun)
-    assert queue.holder(10**12).group == "b", "what it holds is read there, should it come back"
+    if is_removed:
+        assert queue.segments == (begun,), "what it held is gone for good"
+    else:
+        assert queue.segments == (Segment("b", 0, number), begun)
+        assert queue.holder(10**12).group == "b", "what it holds is read there, should it be back"
     assert world.turn() == []
 
 
@@ -188,3 +198,16 @@ def test_a_turn_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert turns > 1
     for topic in ("t", "t2", "t3", "t4"):
         assert world.opens(topic).keys() == {"a"}
+
+
+def test_a_queue_that_may_not_move_any_more_begins_anew_all_the_same() -> None:
+    """It would take no message for as long as its group is away."""
+    world = World("a", "b", queues=1)
+    used = tuple(Segment("ab"[n % 2], n, n * MAPPED_QUEUES_MAX) for n in range(SEGMENTS_MAX))
+    full = MappedQueue(used, "", SEGMENTS_MAX)
+    world.state.put_queue_map(CLUSTER, "t", QueueMap(2, world.state.index, (full,)))
+    world.retire(full.open.group)
+    assert len(world.wait()) == 1
+    (queue,) = world.state.queue_maps[CLUSTER, "t"].queues
+    assert queue.segments[:-1] == used
+    assert queue.open.group != full.open.group

@@ -1,4 +1,4 @@
-"""31013 to 31015, as brokers send them, and what routes say of mapped topics."""
+"""31013 to 31016, as brokers send them, and what routes say of mapped topics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
-GET, MAP, SEAL = (
+GET, MAP, SEAL, RELEASE = (
     RequestCode.GANTRY_GET_QUEUE_MAPS,
     RequestCode.GANTRY_MAP_QUEUES,
     RequestCode.GANTRY_SEAL_QUEUES,
+    RequestCode.GANTRY_RELEASE_SEGMENTS,
 )
 
 
@@ -127,6 +128,16 @@ async def test_a_queue_moves_by_requests(harness: Harness) -> None:
     assert harness.call(SEAL, seal, body).code == 0
     queue = read(ask(harness)).maps["t"].queues[0]
     assert [(item.group, item.start) for item in queue.segments] == [(NAME, 0), ("broker-b", 12)]
+    for least, groups in (((0, 11), [NAME, "broker-b"]), ((0, 12), ["broker-b"])):
+        body = json.dumps({"least": {"0": least}}).encode()
+        assert harness.call(RELEASE, {**seal, "incarnation": "i9"}, body).code != 0
+        known = read(ask(harness))
+        answers = ask(harness, known.index, known.ended, 5000)
+        assert harness.call(RELEASE, seal, body).code == 0
+        await asyncio.sleep(0)
+        queue = read(ask(harness)).maps["t"].queues[0]
+        assert [item.group for item in queue.segments] == groups
+        assert bool(answers) is (len(groups) == 1), "news is told at once"
     refused = harness.call(MAP, {**ext, "queues": "1"}, b"{}")
     assert refused.code == ResponseCode.INVALID_PARAMETER
 
