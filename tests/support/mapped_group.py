@@ -85,7 +85,7 @@ class MappedGroup:
     async def begin(self, epoch: int = 1) -> None:
         """The mastership begins, and the maps are asked for."""
         self.book.began(Claim(BrokerId(1), Epoch(epoch), "i"))
-        self.book.serve(self.processor._queues_changed)
+        self.book.serve(self.processor._queues_changed, self.processor.mapped._commit_here)
         await self.question()
 
     async def question(self) -> tuple[RemotingCommand, Callable[[Outcome], None]]:
@@ -95,6 +95,10 @@ class MappedGroup:
     async def seal(self) -> tuple[RemotingCommand, Callable[[Outcome], None]]:
         """The newest report of ends."""
         return await self._asked(RequestCode.GANTRY_SEAL_QUEUES)
+
+    async def release(self) -> tuple[RemotingCommand, Callable[[Outcome], None]]:
+        """The newest report of segments of which nothing is left."""
+        return await self._asked(RequestCode.GANTRY_RELEASE_SEGMENTS)
 
     async def _asked(self, code: RequestCode) -> tuple[RemotingCommand, Callable[[Outcome], None]]:
         async with asyncio.timeout(PATIENCE_S):

@@ -20,6 +20,7 @@ from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.mapped.places import IF_NONE_KEPT
 from gantry_broker.clients.newcomers import Newcomers
 from gantry_broker.clients.topic_rules import has_queue, unknown_topic
 from gantry_broker.clients.view import GroupView
@@ -239,11 +240,13 @@ class Positions:
             remark = f"queue {header.queue_id} or offset {header.commit_offset} is illegal"
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         key = (header.consumer_group, header.topic, header.queue_id)
-        refusal = self.refuse_new(conn, *key)
-        if refusal is not None:
-            return reply(request, *refusal)
-        if not self.commit(*key, header.commit_offset):
-            return reply(request, ResponseCode.SYSTEM_BUSY, _TOO_MANY)
+        is_wanted = IF_NONE_KEPT not in (request.ext or {})
+        if is_wanted or self._store.committed.query(*key) is None:
+            refusal = self.refuse_new(conn, *key)
+            if refusal is not None:
+                return reply(request, *refusal)
+            if not self.commit(*key, header.commit_offset):
+                return reply(request, ResponseCode.SYSTEM_BUSY, _TOO_MANY)
         if request.is_oneway:
             return None
 

@@ -295,7 +295,7 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
-        view.queues.serve(self._queues_changed)
+        view.queues.serve(self._queues_changed, positions.commit)
         self.age = OffsetAge(
             view.store.committed,
             lambda group: bool(self._sessions.client_ids(group)),

@@ -12,9 +12,11 @@ from gantry_protocol.records.layout import HOST_FAMILIES
 from gantry_protocol.remoting.asking import Asker, Outcome
 
 from gantry_broker.clients.claim import Claim
+from gantry_broker.clients.mapped.handed_on import Commit, HandedOn
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import PHYSICAL, open_here, segments_seen
+from gantry_broker.clients.mapped.releasing import Releaser
 from gantry_broker.clients.mapped.sealing import Sealer
 from gantry_broker.clients.view import GroupView
 
@@ -42,11 +44,15 @@ class QueueBook:
         self._peers = peers
         self._sealer: Sealer | None = None
         self._listener: Callable[[set[str]], None] | None = None
+        self._commit: Commit | None = None
+        self._releaser: Releaser | None = None
 
     def began(self, claim: Claim) -> None:
         """This broker is the serving master now."""
         self.end()
         self._sealer = Sealer(self._view, claim, self.maps, self._peers)
+        handed_on = HandedOn(self._view, self.maps, self.masters, self._commit_here)
+        self._releaser = Releaser(self._view, claim, self.maps, self._peers, handed_on)
         self.maps.join(self._view.broker_name, self._changed)
 
     def end(self) -> None:
@@ -54,11 +60,18 @@ class QueueBook:
         self.maps.leave(self._view.broker_name)
         if self._sealer is not None:
             self._sealer.close()
-        self._sealer = self._listener = None
+        if self._releaser is not None:
+            self._releaser.close()
+        self._sealer = self._releaser = self._listener = self._commit = None
 
-    def serve(self, listener: Callable[[set[str]], None]) -> None:
-        """``listener`` is told of topics whose maps changed, in this mastership."""
-        self._listener = listener
+    def serve(self, listener: Callable[[set[str]], None], commit: Commit) -> None:
+        """Serve clients, in this mastership.
+
+        Args:
+            listener: is told of topics whose maps changed.
+            commit: remembers a consumer group's position.
+        """
+        self._listener, self._commit = listener, commit
 
     def of(self, topic: str) -> QueueMap | None:
         """The map of ``topic``."""
@@ -160,8 +173,13 @@ class QueueBook:
         command = request(RequestCode.SEND_MESSAGE, ext, message.body)
         self.masters.ask(place.group, command, done, CALL_TIMEOUT_S)
 
+    def _commit_here(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        return self._commit is not None and self._commit(group, topic, queue_id, offset)
+
     def _changed(self, topics: set[str]) -> None:
         if self._sealer is not None and self.maps.is_known_to(self._view.broker_name):
             self._sealer.changed(topics)
+        if self._releaser is not None and self.maps.is_known_to(self._view.broker_name):
+            self._releaser.changed(topics)
         if self._listener is not None:
             self._listener(topics)

@@ -18,6 +18,9 @@ from gantry_protocol.queue_map import QueueMap, Segment
 PHYSICAL = "gantryPhysical"
 """In a request's fields: its queue id is that of a group's own queue, by the map of this epoch."""
 
+IF_NONE_KEPT = "gantryIfNoneKept"
+"""In a commit from group to group: it counts only where the consumer group has no offset."""
+
 STATIC_SINCE = 412  # the ordinal of V5_0_0_SNAPSHOT in upstream's ``MQVersion``
 
 
@@ -39,7 +42,7 @@ class Wait(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Nothing more is here below the queue offset ``next_offset``."""
+    """Nothing more is there below the queue offset ``next_offset``."""
 
     next_offset: int
 
@@ -122,6 +125,8 @@ def place_of_read(
         return Nowhere(is_unknown=True)
     queue = queues.queues[number]
     if is_static:
+        if offset < queue.segments[0].start:
+            return Moved(queue.segments[0].start)
         holder = queue.holder(offset)
         if is_gone(holder.group) and holder != queue.open:
             behind = queue.segments[queue.segments.index(holder) + 1 :]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import Busy, ConnectError, GantryError, HeaderError
-from gantry_protocol.queue_map import QueueMap, Segment, number_of
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment, number_of
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler
@@ -209,14 +209,34 @@ class MappedRequests:
             seen[-1]
         ]
         if code == RequestCode.QUERY_CONSUMER_OFFSET:
-            return self._search_back(asked, seen, _is_found)
+            former = () if asked.is_static else self._former(asked, queues)
+            return self._search_back(asked, [*former, *seen], _is_found)
         if code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
             return self._search_back(asked, seen, _is_within)
         at_start = code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME)
         segment = seen[0 if at_start else -1]
-        if code == RequestCode.GET_MAX_OFFSET:
-            return self._ask(asked, segment, partial(_at_least, segment.start))
-        return self._ask(asked, segment)
+        if code == RequestCode.GET_EARLIEST_MSG_STORETIME:
+            return self._ask(asked, segment)
+        return self._ask(asked, segment, partial(_at_least, segment.start))
+
+    def _former(self, asked: _Asked, queues: QueueMap) -> list[Segment]:
+        """The newest of this group's released segments in which a consumer group has committed.
+
+        Older clients look nowhere else for what they have committed in this group's part of a
+        queue; for all others it was handed on.
+        """
+        group, queue = (
+            (asked.request.ext or {}).get("consumerGroup", ""),
+            queues.queues[asked.number],
+        )
+        named = {item.queue_id for item in queue.segments if item.group == self._view.broker_name}
+        for move in range(queue.moves, -1, -1):
+            queue_id = asked.number + MAPPED_QUEUES_MAX * move
+            if queue_id in named:
+                continue
+            if self._view.store.committed.query(group, asked.topic, queue_id) is not None:
+                return [Segment(self._view.broker_name, 0, queue_id)]
+        return []
 
     def _send(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         self._turn += 1
@@ -379,7 +399,9 @@ class MappedRequests:
                 _answer(asked, outcome)
                 return
             if is_first or is_it(outcome, last):
-                _answer(asked, _for_clients(outcome))
+                is_place = asked.request.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+                found = _at_least(last.start, outcome) if is_place else outcome
+                _answer(asked, _for_clients(found))
                 return
             answer = self._search_back(asked, before, is_it)
             if answer is not None:
@@ -503,7 +525,7 @@ def _for_clients(answer: RemotingCommand) -> RemotingCommand:
 
 
 def _at_least(start: int, answer: RemotingCommand) -> RemotingCommand:
-    """An open segment without any message ends where it starts."""
+    """A segment without any message begins and ends where it starts."""
     if answer.code != ResponseCode.SUCCESS or _offset(answer) >= start:
         return answer
     return replace(answer, ext={**(answer.ext or {}), "offset": str(start)})

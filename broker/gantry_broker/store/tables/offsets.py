@@ -19,7 +19,7 @@ like any other, so all replicas agree on it and no jump makes anything old.
 Bounds: ``OFFSETS_MAX`` offsets; beyond them a commit at a new place is refused.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -208,6 +208,21 @@ class ConsumerOffsets:
         found |= {key[1:]: offset for key, offset in self._pending.items() if key[0] == group}
         rows = [(group, *place, offset) for place, offset in found.items() if offset != GONE]
         return self._without_ending(rows)
+
+    def of_queues(self, topic: str, queues: Collection[int]) -> list[tuple[str, int, int]]:
+        """Group, queue id and offset of everything in some queues of one topic."""
+        rows = [
+            (group, topic, queue_id, row[0])
+            for queue_id in queues
+            for group, row in self._applied.get((topic, queue_id), CompactRows()).items()
+            if (group, topic, queue_id) not in self._pending
+        ]
+        rows += [
+            (*key, offset)
+            for key, offset in self._pending.items()
+            if offset != GONE and key[1] == topic and key[2] in queues
+        ]
+        return [(row[0], row[2], row[3]) for row in self._without_ending(rows)]
 
     def all(self) -> list[OffsetRow]:
         """All offsets, those included that are in no record yet."""
