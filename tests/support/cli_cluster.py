@@ -181,10 +181,11 @@ class CliCluster:
     def fronts_are_ready(self) -> bool:
         """Whether the fronts are as they are wished now."""
         found = self.object("fg", FRONTS)
-        if found is None or not found.get("status"):
+        status = (found or {}).get("status") or {}
+        if found is None or "conditions" not in status:
             return False
-        is_seen = found["status"]["observedGeneration"] == found["metadata"]["generation"]
-        (ready,) = [c for c in found["status"]["conditions"] if c["type"] == "Ready"]
+        is_seen = status["observedGeneration"] == found["metadata"]["generation"]
+        (ready,) = [c for c in status["conditions"] if c["type"] == "Ready"]
         return is_seen and ready["status"] == "True"
 
 
