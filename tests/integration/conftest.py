@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support import warm_starts
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
@@ -43,9 +44,18 @@ def shares(file: str) -> bool:
 
 
 def pytest_configure() -> None:
-    """Let SIGINT mean what it means: a run in the background ignores it, and all its children."""
+    """Let SIGINT mean what it means, and programs begin warm.
+
+    A run in the background ignores SIGINT, and so do all its children.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    warm_starts.install()
+
+
+def pytest_unconfigure() -> None:
+    """Interpreters start as they did."""
+    warm_starts.uninstall()
 
 
 @pytest.hookimpl(optionalhook=True)
