@@ -66,6 +66,8 @@ spec:
   storage: {size: 1Gi}
   tier: {url: "file://%s", packBytes: 8192, lingerMs: 200}
 """
+KNOCKS_MS = 50.0
+"""So far apart are the two knocks before another master is elected: no gap is shorter."""
 OPTIONS = Options(seed=7, before_s=2.0, after_s=1.0, limit_ms=None)
 
 
@@ -127,7 +129,9 @@ def test_a_run_from_its_manifest_to_its_report(
     assert verdicts["roles"]["figures"]["epochs"] == 2
     assert verdicts["tier"]["figures"]["claims"] == 2, "the new master uploads"
     assert verdicts["tier"]["figures"]["packs"] > 5
-    assert 0 < scenario["outages"][0]["worstMs"] < 8000
+    (outage,) = scenario["outages"]
+    assert 0 <= outage["worstMs"] < 8000  # 0: what was usual before is as long, on a busy machine
+    assert outage["worstMs"] + outage["baselineMs"] > KNOCKS_MS
     assert scenario["faults"][0]["targets"] == [f"default/{master}"]
 
     page = report.read_text()
