@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
+from gantry_local import manifests
 from gantry_local.apiserver.addresses import AddressPool
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.ambient import SystemAmbient
@@ -68,14 +69,11 @@ class StandaloneServer:
         path.chmod(0o600)
         return path
 
-    def load(self, *manifests: Path) -> None:
+    def load(self, *paths: Path) -> None:
         """Apply every document of YAML files (or of a directory's YAML files)."""
-        for path in manifests:
-            files = sorted(path.glob("*.y*ml")) if path.is_dir() else [path]
-            for file in files:
-                for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-                    if document:
-                        self.apply(document)
+        for path in paths:
+            for document in manifests.read(str(path)):
+                self.apply(document)
 
     def apply(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Server-side apply one object without HTTP."""

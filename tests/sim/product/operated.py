@@ -76,7 +76,7 @@ class KubeNetwork(Network):
 
 @cache
 def _crds() -> str:
-    """The definitions as JSON: half a second of reading YAML."""
+    """The definitions as JSON, read once."""
     return json.dumps(manifests.read(str(CRDS)))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from gantry_local import manifests
 from gantry_local.apiserver import rules
 from gantry_local.apiserver.schema import Schema, custom
 
@@ -19,7 +19,7 @@ PEERS = ({"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}, {})
 
 
 def schema(kind: str) -> Schema:
-    crd = yaml.safe_load((ROOT / "crds" / f"mq.gantry.dev_{kind}s.yaml").read_text())
+    (crd,) = manifests.read(str(ROOT / "crds" / f"mq.gantry.dev_{kind}s.yaml"))
     found = custom(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     assert rules.attach(found) == []
     return found
