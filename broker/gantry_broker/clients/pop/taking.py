@@ -243,13 +243,18 @@ class Taking:
     ) -> Steps[Taken | None]:
         generation = self._book.generation
         queue = yield from self._current(wanted, queue_id)
+        if queue is None:
+            return None
         found = yield from self._read(wanted, queue_id, queue, limits)
         if generation != self._book.generation or not self._book.ready:
             return None  # it was read for a state that does not hold
         return self._hand_out(wanted, queue_id, queue, found, popped_ms, stored)
 
-    def _current(self, wanted: WantedMessages, queue_id: QueueId) -> Steps[PopQueue]:
-        """The queue of the ledger, which begins or goes on where the group's offset says."""
+    def _current(self, wanted: WantedMessages, queue_id: QueueId) -> Steps[PopQueue | None]:
+        """The queue of the ledger, which begins or goes on where the group's offset says.
+
+        None if that can be recorded no more, or not now.
+        """
         committed = self._view.store.committed
         offset = committed.query(*queue_id)
         due = due_reset(committed, *queue_id)
@@ -264,7 +269,9 @@ class Taking:
             place: QueueOffsets
             (place,) = yield [QueueQuestion(queue_id.topic, queue_id.queue_id)]
             offset = place.max_offset if wanted.from_end else place.min_offset
-            self._book.commit(queue_id, offset)
+        if not self._book.ready or self._book.is_behind:
+            return None
+        self._book.commit(queue_id, offset)
         self._book.record([OffsetMoved(queue_id, offset)], lambda outcome: None)
         return self._book.ledger.queues[queue_id]
 

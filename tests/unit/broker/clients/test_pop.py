@@ -655,6 +655,21 @@ async def test_what_is_acknowledged_while_it_is_read_is_not_handed_out(
         assert list(receipts(consumer.answer_to(asked))) == ["b"]
 
 
+async def test_a_first_pop_that_is_read_when_the_mastership_ends_records_nothing(
+    serve, group
+) -> None:
+    group.store = LateStore(group.local)
+    processor = serve()
+    consumer = Consumer(processor)
+    await asyncio.sleep(0.1)
+    fill(group, "a")
+    asked, _ = consumer.ask(200050, POP)
+    processor.close()
+    await asyncio.sleep(0.1)
+    assert consumer.answer_to(asked).code == ResponseCode.POLLING_TIMEOUT
+    assert read_queue(group.messages, POP_TOPIC) == []
+
+
 async def test_a_topic_that_is_created_again_begins_anew(serve, group) -> None:
     consumer = Consumer(serve())
     fill(group, "a", "b")
