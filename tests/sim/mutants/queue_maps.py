@@ -453,7 +453,7 @@ MUTANTS = (
         "first-message-of-a-segment-at-0",
         "queue maps",
         "a queue that has moved has two rows of offsets",
-        (Edit(f"{MAPS}.first_offset", "return queue.open.start", "return 0"),),
+        (Edit(f"{MAPS}.first_offset", "return segment.start", "return 0"),),
         Seeds("product-queues", 3),
     ),
     _broker(

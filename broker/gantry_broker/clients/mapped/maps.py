@@ -18,7 +18,7 @@ from gantry_protocol.errors import WireError
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.queue_maps import GetQueueMapsRequestHeader
 from gantry_protocol.process import log
-from gantry_protocol.queue_map import QueueMap
+from gantry_protocol.queue_map import QueueMap, number_of
 from gantry_protocol.remoting.asking import Asker, Outcome
 
 CALL_TIMEOUT_S = 2.0
@@ -88,13 +88,17 @@ class ClusterMaps:
         return self._maps.get(topic)
 
     def first_offset(self, topic: str, queue_id: int) -> int:
-        """The queue offset of the first message of a group's queue that has none yet."""
-        queues = self._maps.get(topic)
-        if queues is None:
+        """The queue offset of the first message of a group's queue that has none.
+
+        One that will never have any, since its queue has moved on, is asked for that, too: by who
+        knows an older map. To begin with 0 there would lead a reader back.
+        """
+        queues, number = self._maps.get(topic), number_of(queue_id)
+        if queues is None or number >= len(queues.queues):
             return 0
-        for queue in queues.queues:
-            if queue.open.queue_id == queue_id:
-                return queue.open.start
+        for segment in queues.queues[number].segments:
+            if segment.queue_id == queue_id:
+                return segment.start
         return 0
 
     def is_gone(self, group: str) -> bool:

@@ -319,6 +319,19 @@ async def test_a_pull_of_a_segment_that_is_not_known_here_waits_for_the_map(
 # ---- reads
 
 
+async def test_a_pull_of_an_empty_segment_that_has_been_left_leads_nobody_back(
+    mapped: MappedGroup,
+) -> None:
+    """Who asks knows an older map, in which messages are to come there."""
+    left = MappedQueue((*CAME.segments, Segment(THERE, 40, 2 * AGAIN)), "", 2)
+    await mapped.begin()
+    mapped.tell(left, epoch=3)
+    asked = mapped.ask(PULL, pull_ext(40, AGAIN, **{PHYSICAL: 2}))
+    answer = mapped.answer(asked)
+    assert answer is not None
+    assert (answer.ext or {})["nextBeginOffset"] == "40"
+
+
 async def test_a_pull_is_served_where_the_message_is(mapped: MappedGroup) -> None:
     await mapped.begin()
     mapped.tell(MOVED)
