@@ -6,13 +6,17 @@ that changed since the last report in one, one report under way at a time. A ren
 once and reported to nobody. A client that waits longer than ``GRANT_WAIT_S`` is told what it owns
 by then, and asks again half a second later.
 
+A queue of a mapped topic that has come here has owners whom only the controllers know: the master
+before told them (``owners_follow``). They are read before anybody is told that he owns the queue.
+A report and such a reading never overlap, so what is read is what the controllers go on to hold.
+
 Each report has a greater serial than the one before, so one that was given up for lost cannot
 overtake its successor. A master that was replaced and does not know it yet is soon cut off
 (``replica.contact``) and serves nobody; one that stood still renews nothing before it has looked.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from gantry_protocol.bodies import MessageQueue, decode_body
@@ -24,6 +28,7 @@ from gantry_protocol.errors import WireError
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.consumers import GetLocksRequestHeader, ReportLocksRequestHeader
 from gantry_protocol.process import log
+from gantry_protocol.queue_map import number_of
 from gantry_protocol.remoting.asking import Asker, Outcome
 
 from gantry_broker.clients.claim import Claim
@@ -38,6 +43,7 @@ STOOD_STILL_S = 3.0
 SWEEP_EVERY_S = 10.0
 PLACES_PER_REPORT = 2000
 WAITING_MAX = 10_000
+LEARNED_MAX = 100_000  # queues that have come here; twice as many as have owners
 
 _log = log.get("locks")
 
@@ -59,6 +65,12 @@ class LockBook(Protocol):
 
     def is_held(self, group: str) -> bool:
         """Whether some queue is locked for ``group``: its members consume in order."""
+
+    def learn(self, queues: Collection[MessageQueue]) -> None:
+        """These mapped queues have come here: read who owns them."""
+
+    def knows(self, queue: MessageQueue) -> bool:
+        """Whether the owners of such a queue are known."""
 
 
 class _Waiting:
@@ -104,7 +116,9 @@ class LockKeeper:
         self._claim: Claim | None = None
         self._locks: QueueLocks | None = None  # once they were read
         self._serial = 0
-        self._reporting = False
+        self._asking = False  # a reading or a report is under way
+        self._unread: set[MessageQueue] = set()  # that have come here
+        self._learned: dict[tuple[str, int], int] = {}  # ids of those that were read, by number
         self._waiting: list[_Waiting] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._not_before_s = 0.0  # of the next report
@@ -126,7 +140,9 @@ class LockKeeper:
         self._timers.clear()
         self._waiting.clear()
         self._claim = self._locks = None
-        self._reporting = False
+        self._asking = False
+        self._unread.clear()
+        self._learned.clear()
 
     # ---- clients
 
@@ -161,6 +177,20 @@ class LockKeeper:
     def is_held(self, group: str) -> bool:
         """Whether some queue is locked for ``group``: its members consume in order."""
         return self._locks is not None and self._locks.is_held(group)
+
+    def learn(self, queues: Collection[MessageQueue]) -> None:
+        """These mapped queues have come here: read who owns them."""
+        if self._claim is not None:
+            self._unread.update(queue for queue in queues if not self.knows(queue))
+        if self._unread:
+            self._go_on()
+
+    def knows(self, queue: MessageQueue) -> bool:
+        """Whether the owners of such a queue are known."""
+        if self._locks is None:
+            return False
+        known = self._learned.get((queue.topic, number_of(queue.queue_id)))
+        return known == queue.queue_id or not self._locks.by_quorum
 
     def _settle(self) -> None:
         """Answer those who wait for nothing any more, or have waited long enough."""
@@ -199,54 +229,78 @@ class LockKeeper:
 
     # ---- the controllers
 
+    def _go_on(self) -> None:
+        """Read or report what is to be, one after the other."""
+        if self._unread and "read" not in self._timers:
+            self._read()
+        self._report_in(0.0)
+
     def _read(self) -> None:
-        claim = self._claim
+        if self._asking:
+            return  # ``_go_on`` follows
+        claim, asked = self._claim, self._unread
+        self._unread = set()
+        self._asking = True
 
         def answered(outcome: Outcome) -> None:
             if self._claim is claim:
-                self._read_came(outcome)
+                self._asking = False
+                self._read_came(outcome, asked)
+                self._go_on()
 
         header = GetLocksRequestHeader(self._name, self._cluster)
         command = request(RequestCode.GANTRY_GET_LOCKS, to_ext(header))
         self._peers.ask(command, answered, CALL_TIMEOUT_S)
 
-    def _read_came(self, outcome: Outcome) -> None:
-        locks = QueueLocks(self._is_member, _now_s)
+    def _read_came(self, outcome: Outcome, asked: set[MessageQueue]) -> None:
         code = outcome.code if isinstance(outcome, RemotingCommand) else None
-        if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and self._locks is None:
+            locks = QueueLocks(self._is_member, _now_s)
             locks.by_quorum = False
-        else:
-            try:
-                found = _list_of(outcome)
-            except WireError as error:
-                _log.debug("locks could not be read", reason=error)
-                self._after("read", RETRY_S, self._read)
-                return
+            self._begin(locks)
+            return
+        try:
+            found = _list_of(outcome)
+        except WireError as error:
+            _log.debug("locks could not be read", reason=error)
+            self._unread |= asked
+            self._after("read", RETRY_S, self._read)
+            return
+        owners = {
+            (group, MessageQueue(self._name, item.queue_id, item.topic)): item.client_id
+            for group, items in found.groups.items()
+            for item in items
+        }
+        if self._locks is None:
             assert self._claim is not None, "or nobody would have asked"
             # Whoever goes on in the same mastership goes on counting.
             self._serial = found.serial if found.epoch == self._claim.epoch else 0
-            locks.restore(
-                {
-                    (group, MessageQueue(self._name, item.queue_id, item.topic)): item.client_id
-                    for group, items in found.groups.items()
-                    for item in items
-                }
-            )
+            locks = QueueLocks(self._is_member, _now_s)
+            locks.restore(owners)
+            self._begin(locks)
+        else:
+            self._locks.adopt({place: owners[place] for place in owners if place[1] in asked})
+        if len(self._learned) + len(asked) > LEARNED_MAX:
+            self._learned.clear()  # they are read again, which harms nobody
+        for queue in asked:
+            self._learned[queue.topic, number_of(queue.queue_id)] = queue.queue_id
+
+    def _begin(self, locks: QueueLocks) -> None:
         self._locks = locks
         self._after("sweep", SWEEP_EVERY_S, self._sweep)
 
     def _report_in(self, wait_s: float) -> None:
         locks = self._locks
-        if locks is None or not locks.has_news or self._reporting:
+        if locks is None or not locks.has_news:
             return
         if wait_s == 0.0 or "report" not in self._timers:
             self._after("report", max(wait_s, self._not_before_s - _now_s()), self._report)
 
     def _report(self) -> None:
         claim, locks = self._claim, self._locks
-        if claim is None or locks is None or not locks.has_news:
+        if claim is None or locks is None or not locks.has_news or self._asking:
             return
-        self._reporting = True
+        self._asking = True
         self._serial += 1
         owners = locks.take_news(PLACES_PER_REPORT)
         header = ReportLocksRequestHeader(
@@ -267,7 +321,7 @@ class LockKeeper:
     def _reported(self, outcome: Outcome, owners: Owners) -> None:
         locks = self._locks
         assert locks is not None, "they were read before anything was reported"
-        self._reporting = False
+        self._asking = False
         code = outcome.code if isinstance(outcome, RemotingCommand) else None
         if code == ResponseCode.SUCCESS:
             self.reports += 1
@@ -279,7 +333,7 @@ class LockKeeper:
             self._not_before_s = _now_s() + RETRY_S
             locks.unreported(owners, is_refused=False)
         self._settle()
-        self._report_in(0.0)
+        self._go_on()
 
     def _after(self, name: str, wait_s: float, action: Callable[[], None]) -> None:
         def due() -> None:

@@ -126,6 +126,20 @@ class QueueLocks:
             held[queue] = (client_id, now_s)
         self._kept = dict(owners)
 
+    def adopt(self, owners: Owners) -> None:
+        """The controllers hold these, of queues that have come here; each counts as renewed now.
+
+        Whoever reads them reports nothing meanwhile. What was owned or freed here since is known
+        better here: it came with an earlier master's owners.
+        """
+        now_s = self._clock()
+        for place, client_id in owners.items():
+            if self._owner(place) or place in self._news or place in self._doubtful:
+                continue
+            self._groups.setdefault(place[0], {})[place[1]] = (client_id, now_s)
+            self._count += 1
+            self._kept[place] = client_id
+
     @property
     def has_news(self) -> bool:
         """Whether something is to be reported."""

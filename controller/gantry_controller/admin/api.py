@@ -266,7 +266,8 @@ class AdminApi:
             message = "Say whose group to remove: DELETE …?uid=UID."
             raise ApiRefusal(400, "INVALID_REQUEST", message)
         cluster, name = _key(request)
-        await self.write(RemoveGroup(cluster=cluster, name=name, uid=uid))
+        owners = self._watchman.may_raise()
+        await self.write(RemoveGroup(cluster=cluster, name=name, uid=uid, owners=owners))
         return web.Response(status=204)
 
     async def _retire(self, request: web.Request) -> web.Response:

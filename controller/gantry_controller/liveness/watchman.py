@@ -344,6 +344,7 @@ class Watchman:
         if result.group is not None:
             by_master = type(event) is AlterSyncStateSet
             self._overseer.floors.changed(result.group, self._now_s(), by_master=by_master)
+            self._gone.applied(result.group)
         self.spread.applied(event, result, self._now_s())
         if not self._overseer.concerns(event, result):
             return

@@ -74,9 +74,13 @@ class DeclareGroup(_Event, frozen=True, tag="DeclareGroup/1"):
 
 
 class RemoveGroup(_Event, frozen=True, tag="RemoveGroup/1"):
-    """The owner ``uid`` gives the group up; a tombstone stays."""
+    """The owner ``uid`` gives the group up; a tombstone stays.
+
+    With ``owners`` the owners of its queues that are to begin anew elsewhere are kept until then.
+    """
 
     uid: str
+    owners: bool = False
 
 
 class RetireGroup(_Event, frozen=True, tag="RetireGroup/1"):
@@ -196,11 +200,15 @@ class AdoptGroup(_Event, frozen=True, tag="AdoptGroup/1"):
 
 
 class CleanBrokerData(_Event, frozen=True, tag="CleanBrokerData/1"):
-    """An administrator strikes members, or a whole group, from the record (code 1011)."""
+    """An administrator strikes members, or a whole group, from the record (code 1011).
+
+    ``owners`` is that of ``RemoveGroup``.
+    """
 
     broker_ids: tuple[BrokerId, ...] | None = None
     clean_living: bool = False
     live: tuple[LiveMember, ...] = ()
+    owners: bool = False
 
 
 class CreateTopic(_Event, frozen=True, tag="CreateTopic/1"):
@@ -386,6 +394,7 @@ class MapQueues(_Record, frozen=True, tag="MapQueues/1"):
             there; a new one that is not named goes where ``metadata.placement`` says.
         epoch: the map's epoch is at least this.
         given_up: queues whose group is gone are at their new places at once.
+        owners: the owners of these move with them.
     """
 
     cluster: str
@@ -394,13 +403,15 @@ class MapQueues(_Record, frozen=True, tag="MapQueues/1"):
     places: tuple[tuple[int, str], ...] = ()
     epoch: int = 0
     given_up: bool = False
+    owners: bool = False
 
 
 class SealQueues(_Event, frozen=True, tag="SealQueues/1"):
     """A master says where its segments of queues that move end, all before being confirmed.
 
     ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
-    ``ends`` are numbers of queues, and their ends as queue offsets.
+    ``ends`` are numbers of queues, and their ends as queue offsets. With ``owners`` those who own
+    the queues own them where they go on.
     """
 
     broker_id: BrokerId
@@ -408,6 +419,7 @@ class SealQueues(_Event, frozen=True, tag="SealQueues/1"):
     topic: str
     ends: tuple[tuple[int, int], ...]
     incarnation: str = ""
+    owners: bool = False
 
 
 class ReleaseSegments(_Event, frozen=True, tag="ReleaseSegments/1"):

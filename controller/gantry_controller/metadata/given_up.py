@@ -16,7 +16,7 @@ from gantry_protocol.queue_map import GAP, SEGMENTS_OF_GONE_MAX, MappedQueue, di
 
 from gantry_controller.metadata.events import MapQueues
 from gantry_controller.metadata.placement import place
-from gantry_controller.metadata.state import GroupKey, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
 
 WAIT_S = 10.0
 LOOK_EVERY_S = 1.0
@@ -53,6 +53,15 @@ class GoneGroups:
     def began(self) -> None:
         """This node leads now, or did not listen: nothing that was seen before counts."""
         self._since_s.clear()
+
+    def applied(self, group: BrokerGroup) -> None:
+        """A group has changed. If it is back, it is not gone for long however soon it goes again.
+
+        Its master serves once it is back, and is to know that it is gone before its queues are at
+        another group.
+        """
+        if not (group.removed or group.retired):
+            self._since_s.pop(group.key, None)
 
     def due(self, now_s: float) -> list[MapQueues]:
         """The events to propose now; empty most of the time."""
@@ -104,6 +113,7 @@ class GoneGroups:
                 queues=len(queues),
                 places=tuple(sorted(places.items())),
                 given_up=True,
+                owners=True,
             )
             given += len(stuck)
             if given >= QUEUES_AT_ONCE:

@@ -89,7 +89,7 @@ def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
     state.put_plain("floors", group.key, None)
     state.put_plain("losses", group.key, None)
     disown(state, group)
-    return _bury(state, group, event.uid)
+    return _bury(state, group, event.uid, keeps_owners=event.owners)
 
 
 def adopt_group(state: MetadataState, event: AdoptGroup) -> Result:
@@ -244,7 +244,7 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
     if members == group.members:
         return Result(group=group)
     if not members and group.declaration is None:
-        return _bury(state, group, None)
+        return _bury(state, group, None, keeps_owners=event.owners)
     kept = tuple(item for item in group.sync_state_set if item not in struck)
     lost_master = group.master_id in struck
     # If nothing is left to protect, the group starts again, above its epochs.
@@ -317,7 +317,9 @@ def _refuse_to_clean_the_living(group: BrokerGroup | None, event: CleanBrokerDat
     return None
 
 
-def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> Result:
+def _bury(
+    state: MetadataState, group: BrokerGroup, uid: str | None, *, keeps_owners: bool
+) -> Result:
     table = state.topic_table(group.key)
     if table.topics:
         state.put_topics(group.key, TopicTable(version=table.version + 1))
@@ -325,7 +327,7 @@ def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> Result:
     if subscriptions.groups:
         state.put_subscriptions(group.key, SubscriptionTable(subscriptions.version + 1))
     state.put_plain("drains", group.key, None)
-    end_locks(state, group)
+    end_locks(state, group, keeps_owners=keeps_owners)
     gone = end_consumers(state, group)
     tombstone = state.put(
         group,

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from gantry_controller.metadata.events import MapQueues, ReleaseSegments, SealQueues
 from gantry_controller.metadata.given_up import begun_anew, is_gone
+from gantry_controller.metadata.locks import owners_follow
 from gantry_controller.metadata.placement import Move, place, rehouse
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
@@ -66,6 +67,8 @@ def map_queues(state: MetadataState, event: MapQueues) -> Result:
         queues.append(MappedQueue((Segment(group, 0, number),), "", moves))
     if known is not None and tuple(queues) == known.queues:
         return Result()
+    if event.owners:
+        owners_follow(state, cluster, topic, _begun(old, queues))
     epoch = max(event.epoch, 1 if known is None else known.epoch + 1)
     _put(state, cluster, topic, QueueMap(epoch, state.index, tuple(queues)), serving)
     return Result(changed=True)
@@ -97,6 +100,8 @@ def seal_queues(state: MetadataState, event: SealQueues) -> Result:
         target = state.find(group.cluster, queue.target)
         is_there = target is not None and not target.retired
         queues[number] = moved(queue, number, end) if is_there else replace(queue, target="")
+    if event.owners:
+        owners_follow(state, group.cluster, event.topic, _begun(known.queues, queues))
     return _changed(state, event.topic, group, known, queues)
 
 
@@ -259,6 +264,14 @@ def _what_frees(state: MetadataState, cluster: str, oldest: Segment) -> str:
 def _led_to(queue: MappedQueue, group: str) -> MappedQueue:
     """The queue on its way to ``group``; it stays if it is there."""
     return replace(queue, target="" if group == queue.open.group else group)
+
+
+def _begun(
+    before: Iterable[MappedQueue], after: Iterable[MappedQueue]
+) -> list[tuple[Segment, Segment]]:
+    """Where queues were open, and where they are now, of those that have moved."""
+    pairs = zip(before, after, strict=False)  # a topic may be given more queues
+    return [(old.open, new.open) for old, new in pairs if old.open != new.open]
 
 
 def _put(state: MetadataState, cluster: str, topic: str, new: QueueMap, groups: list[str]) -> None:

@@ -589,7 +589,8 @@ LAYOUT = layout_of(
         Segment,
         EndedMaps,
     ),
-    (*MetadataState.REPLICATED, READERS),  # an attribute that older versions refuse
+    # An attribute, and a field of events, that older versions refuse.
+    (*MetadataState.REPLICATED, READERS, "owners"),
 )
 """Tells this version's way to write the state from others'."""
 

@@ -349,6 +349,7 @@ class ControllerRequests:
             name=header.broker_name,
             broker_ids=ids,
             live=tuple(item for item in feared if item.broker_id not in named),
+            owners=self._watchman.may_raise(),
         )
         self._dispatcher.write(exchange, event, partial(_plain, exchange.request))
         return None

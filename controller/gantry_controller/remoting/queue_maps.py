@@ -126,6 +126,7 @@ class QueueMapRequests:
             incarnation=header.incarnation,
             topic=header.topic,
             ends=tuple(sorted(decode_request(QueueEnds, exchange.request.body).ends.items())),
+            owners=self._all_know(),
         )
         self._dispatcher.write(exchange, event, partial(_answered, exchange.request))
 

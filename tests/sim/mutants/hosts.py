@@ -9,6 +9,7 @@ CLIENTS = "unit/broker/clients"
 CONTROL = "unit/broker/control"
 DOOR = "unit/broker/control/test_course.py"
 HOST = "unit/broker/host"
+LOCKS = "gantry_broker.clients.mapped.locks:MappedLocks"
 QUEUES = "unit/broker/queues"
 ROUTING = f"{CLIENTS}/test_routing.py"
 WATCHMAN = "unit/controller/liveness/test_watchman.py"
@@ -282,14 +283,17 @@ MUTANTS = (
         "        True\n",
         f"{CLIENTS}/test_membership.py::test_a_list_without_the_caller_is_never_given",
     ),
-    _mutant(
+    Mutant(
         "queues-of-others-locked",
         "sessions",
         "a broker locks queues of another broker",
-        "broker.clients.mapped.locks:MappedLocks._sorted",
-        "if queue.broker_name == self._view.broker_name:",
-        "if True:",
-        f"{CLIENTS}/test_membership.py::test_locks_over_the_wire_are_for_this_brokers_queues",
+        (
+            Edit(f"{LOCKS}._place", "queue.broker_name == self._view.broker_name and ", ""),
+            Edit(f"{LOCKS}._sorted", "if own.broker_name != self._view.broker_name:", "if False:"),
+        ),
+        UnitTests(
+            f"{CLIENTS}/test_membership.py::test_locks_over_the_wire_are_for_this_brokers_queues"
+        ),
     ),
     _mutant(
         "report-lost",

@@ -21,7 +21,7 @@ from sim.product.keyless import Keyless
 from sim.product.lives import Lives
 from sim.product.logs import verify
 from sim.product.mapped import Mapped
-from sim.product.orderly import Orderly
+from sim.product.orderly import Orderly, OrderlyMapped
 from sim.product.poppers import Poppers
 from sim.product.questions import Questions
 from sim.product.readers import Readers
@@ -508,7 +508,8 @@ class QueuesRun(ProductRun):
     def loads(self) -> Sequence[Load]:
         """Few plain messages."""
         cluster = self._cluster
-        return [Workload(cluster, Watches(self._watch), producers=1), Mapped(cluster)]
+        few = Workload(cluster, Watches(self._watch), producers=1)
+        return [few, Mapped(cluster), OrderlyMapped(cluster)]
 
 
 class SnapshotRun(QuorumRun):

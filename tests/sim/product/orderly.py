@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gantry_broker.clients.mapped.locks import STATIC
 from gantry_cli.client.session import session
 from gantry_protocol.bodies import MessageQueue, decode_body, encode_body
 from gantry_protocol.bodies.client import (
@@ -21,6 +22,7 @@ from gantry_protocol.bodies.client import (
 )
 from gantry_protocol.codes import RequestCode, ResponseCode
 from sim.kernel.world import SECOND, Violation
+from sim.product import mapped
 from sim.product.cluster import GROUP
 from sim.product.line import TOPIC, Line
 from sim.product.workload import Clients
@@ -28,14 +30,17 @@ from sim.product.workload import Clients
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gantry_cli.client.session import Session
     from sim.product.cluster import Cluster, Node
 
 CLIENTS = 3
 MEMBERS = CLIENTS - 1  # the last one sends no heartbeats: its locks do not last as long
 NAME = "orderly"
-QUEUES = [MessageQueue(GROUP, queue_id, TOPIC) for queue_id in range(3)]
+QUEUES = tuple(MessageQueue(GROUP, queue_id, TOPIC) for queue_id in range(3))
+MAPPED = tuple(MessageQueue(STATIC, number, mapped.TOPIC) for number in range(mapped.QUEUES))
 BELIEF_S = 30.0
 RENEWS_S = (0.01, 0.1, 0.3)
+CALMLY_S = (0.05, 0.3, 1.0)
 RESTS_S = (2.0, 8.0, 20.0)
 UNLOCKS, RESTS = 0.3, 0.05
 
@@ -44,6 +49,8 @@ class Orderly(Clients):
     """See the module."""
 
     unsettled = "queues cannot be locked"
+    queues = QUEUES
+    renews_s = RENEWS_S
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -63,21 +70,25 @@ class Orderly(Clients):
         rng = self._cluster.world.stream(f"load/{node.name}")
         self._busy += 1
         async with session(self._cluster.name_servers) as client:
-            line = Line(client, greeting=greeting)
+            lines = self._lines(client, greeting)
             while not self._stops:
-                wanted = rng.sample(QUEUES, rng.randint(1, len(QUEUES)))
+                wanted = rng.sample(self.queues, rng.randint(1, len(self.queues)))
                 body = encode_body(LockBatchBody(NAME, node.name, wanted))
-                answer = await line.ask(RequestCode.LOCK_BATCH_MQ, {}, body)
+                answer = await rng.choice(lines).ask(RequestCode.LOCK_BATCH_MQ, {}, body)
                 if answer is not None and answer.code == ResponseCode.SUCCESS:
                     locked = decode_body(LockedQueues, answer.body).lock_ok_mq_set
                     self._leave(node.name, [queue for queue in wanted if queue not in locked])
                     for queue in locked:
                         self._holds(queue, node.name)
-                await self._rest(rng.choice(RESTS_S if rng.random() < RESTS else RENEWS_S))
+                await self._rest(rng.choice(RESTS_S if rng.random() < RESTS else self.renews_s))
                 if rng.random() < UNLOCKS:
                     self._leave(node.name, wanted)
-                    await line.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body)
+                    await rng.choice(lines).ask(RequestCode.UNLOCK_BATCH_MQ, {}, body)
         self._busy -= 1
+
+    def _lines(self, client: Session, greeting: tuple[int, bytes] | None) -> list[Line]:
+        """The ways to somebody who may be asked for a lock."""
+        return [Line(client, greeting=greeting)]
 
     async def _rest(self, rest_s: float) -> None:
         until_s = self._now_s() + rest_s
@@ -105,6 +116,18 @@ class Orderly(Clients):
     def _now_s(self) -> float:
         """Virtual time, which all clients' clocks follow, wherever they began."""
         return self._cluster.world.now_us / SECOND
+
+
+class OrderlyMapped(Orderly):
+    """The same of a mapped topic: any group is asked, while the queues move between groups."""
+
+    queues = MAPPED
+    renews_s = CALMLY_S
+
+    def _lines(self, client: Session, greeting: tuple[int, bytes] | None) -> list[Line]:
+        """One to each group's master."""
+        names = self._cluster.groups
+        return [Line(client, greeting=greeting, group=name) for name in names]
 
 
 def _heartbeat(name: str) -> tuple[int, bytes]:

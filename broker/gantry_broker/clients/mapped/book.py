@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gantry_protocol.bodies import MessageQueue
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.headers.client import SendMessageRequestHeader
@@ -15,7 +16,7 @@ from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.mapped.handed_on import Commit, HandedOn
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
-from gantry_broker.clients.mapped.places import PHYSICAL, open_here, segments_seen
+from gantry_broker.clients.mapped.places import PHYSICAL, came_here, open_here, segments_seen
 from gantry_broker.clients.mapped.releasing import Releaser
 from gantry_broker.clients.mapped.sealing import Sealer
 from gantry_broker.clients.view import GroupView
@@ -176,9 +177,22 @@ class QueueBook:
     def _commit_here(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         return self._commit is not None and self._commit(group, topic, queue_id, offset)
 
+    def _learn_owners(self, topics: set[str]) -> None:
+        """Have the owners of queues read that have come here."""
+        group = self._view.broker_name
+        known = ((topic, self.maps.of(topic)) for topic in topics)
+        came = [
+            MessageQueue(group, queue_id, topic)
+            for topic, queues in known
+            if queues is not None
+            for queue_id in came_here(queues, group)
+        ]
+        self._view.consumers.locks.learn(came)
+
     def _changed(self, topics: set[str]) -> None:
         if self._sealer is not None and self.maps.is_known_to(self._view.broker_name):
             self._sealer.changed(topics)
+            self._learn_owners(topics)
         if self._releaser is not None and self.maps.is_known_to(self._view.broker_name):
             self._releaser.changed(topics)
         if self._listener is not None:

@@ -3,8 +3,10 @@
 Clients name such a queue by its number, with a broker name that stands for the whole cluster. The
 lock is that of the group's own queue. What another group has is asked of its master, once.
 
-An owner at the group that a queue has left is not known to the next one. The queue's consumer is
-the same before and after, unless its consumer group divides its queues anew at that moment.
+Two rules keep a queue that moves from having two owners. Nobody is told that he owns a queue that
+is about to move: whoever was told before is known to the controllers when it does, and they hand
+the owners over (``owners_follow``). Where the queue has come to, nobody is told before these are
+known (``LockBook.learn``).
 """
 
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.command import request as new_request
 from gantry_protocol.errors import WireError
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX
 from gantry_protocol.remoting.asking import Outcome
 from msgspec.structs import replace
 
@@ -68,13 +71,14 @@ class MappedLocks:
             wish.consumer_group,
             wish.client_id,
             list(here),
-            lambda found: more([here[queue] for queue in found]),
+            lambda found: more([here[own] for own in found if self._may_be_owned(own, here[own])]),
         )
 
     def unlock(self, wish: LockBatchBody) -> None:
         """Give locks up; those of other groups run out."""
-        here, _ = self._sorted(wish.mq_set)
-        self._locks.unlock(wish.consumer_group, wish.client_id, list(here))
+        places = map(self._place, wish.mq_set)
+        here = [own for own in places if own and own.broker_name == self._view.broker_name]
+        self._locks.unlock(wish.consumer_group, wish.client_id, here)
 
     def _sorted(
         self, queues: list[MessageQueue]
@@ -83,20 +87,40 @@ class MappedLocks:
         here: dict[MessageQueue, MessageQueue] = {}
         elsewhere: dict[str, list[MessageQueue]] = {}
         for queue in queues:
-            if not queue.broker_name.startswith(STATIC):
-                if queue.broker_name == self._view.broker_name:
-                    here[queue] = queue
+            own = self._place(queue)
+            if own is None:
                 continue
-            known = self._view.queues.of(queue.topic)
-            if known is None or not 0 <= queue.queue_id < len(known.queues):
-                continue
-            segment = known.queues[queue.queue_id].open
-            if segment.group == self._view.broker_name:
-                own = replace(queue, broker_name=segment.group, queue_id=segment.queue_id)
+            if own.broker_name != self._view.broker_name:
+                elsewhere.setdefault(own.broker_name, []).append(queue)
+            elif self._may_be_owned(own, queue):
                 here[own] = queue
-            else:
-                elsewhere.setdefault(segment.group, []).append(queue)
         return here, elsewhere
+
+    def _place(self, queue: MessageQueue) -> MessageQueue | None:
+        """The broker group's own queue that a client means; None: nobody has it."""
+        known = self._view.queues.of(queue.topic)
+        if not queue.broker_name.startswith(STATIC):
+            is_number = known is None or queue.queue_id < MAPPED_QUEUES_MAX
+            return queue if queue.broker_name == self._view.broker_name and is_number else None
+        if known is None or not 0 <= queue.queue_id < len(known.queues):
+            return None
+        segment = known.queues[queue.queue_id].open
+        return MessageQueue(segment.group, segment.queue_id, queue.topic)
+
+    def _may_be_owned(self, own: MessageQueue, named: MessageQueue) -> bool:
+        """Whether a client may be told now that it owns this group's queue ``own``.
+
+        A group that is gone tells nobody: its queues are about to begin anew elsewhere.
+        """
+        if named == own:
+            return True  # a queue of this group alone
+        book = self._view.queues
+        if book.maps.is_gone(own.broker_name) or not book.takes(own.topic, own.queue_id):
+            return False
+        if own.queue_id < MAPPED_QUEUES_MAX or self._locks.knows(own):
+            return True
+        self._locks.learn([own])
+        return False
 
     def _ask(self, group: str, wish: LockBatchBody, owns: Owns) -> None:
         command = new_request(RequestCode.LOCK_BATCH_MQ, {PASSED_ON: "true"}, encode_body(wish))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.queue_map import QueueMap, Segment
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment
 
 PHYSICAL = "gantryPhysical"
 """In a request's fields: its queue id is that of a group's own queue, by the map of this epoch."""
@@ -68,6 +68,16 @@ def open_here(queues: QueueMap, group: str) -> list[int]:
         number
         for number, queue in enumerate(queues.queues)
         if queue.open.group == group and not queue.target
+    ]
+
+
+def came_here(queues: QueueMap, group: str) -> list[int]:
+    """The queues of ``group`` that take messages of a mapped queue which was elsewhere before."""
+    opens = (queue.open for queue in queues.queues)
+    return [
+        segment.queue_id
+        for segment in opens
+        if segment.group == group and segment.queue_id >= MAPPED_QUEUES_MAX
     ]
 
 

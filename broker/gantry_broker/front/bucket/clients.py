@@ -15,7 +15,7 @@ Rules protected:
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gantry_protocol.bodies import (
@@ -73,6 +73,13 @@ class _NoLocks:
     def is_held(self, group: str) -> bool:
         """Whether anybody has one."""
         return False
+
+    def learn(self, queues: Collection[MessageQueue]) -> None:
+        """Nobody will have one."""
+
+    def knows(self, queue: MessageQueue) -> bool:
+        """Nobody has one, which is all that there is to know."""
+        return True
 
 
 class BucketConsumers:

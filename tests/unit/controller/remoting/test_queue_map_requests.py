@@ -12,6 +12,7 @@ from gantry_controller.remoting import queue_maps
 from gantry_protocol.bodies.queue_maps import QueueMaps
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX
 from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
 GET, MAP, SEAL, RELEASE = (
@@ -140,6 +141,32 @@ async def test_a_queue_moves_by_requests(harness: Harness) -> None:
         assert bool(answers) is (len(groups) == 1), "news is told at once"
     refused = harness.call(MAP, {**ext, "queues": "1"}, b"{}")
     assert refused.code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize("all_know", [True, False], ids=["all of this version", "one is older"])
+async def test_owners_move_with_a_queue_once_all_controllers_know_how(
+    harness: Harness, all_know: bool
+) -> None:
+    harness.requests.queue_maps._all_know = lambda: all_know
+    start(harness)
+    make(harness, "t", 1, (0, NAME))
+    claim = {
+        "clusterName": CLUSTER,
+        "brokerName": NAME,
+        "brokerId": "1",
+        "masterEpoch": str(harness.group.master_epoch),
+        "incarnation": harness.group.master_incarnation,
+    }
+    owner = {"topic": "t", "queueId": 0, "clientId": "x"}
+    report = json.dumps({"groups": {"g": [owner]}}).encode()
+    locks = RequestCode.GANTRY_REPORT_LOCKS
+    assert harness.call(locks, {**claim, "serial": "1"}, report).code == 0
+    make(harness, "t", 1, (0, "broker-b"))
+    body = json.dumps({"ends": {"0": 12}}).encode()
+    assert harness.call(SEAL, {**claim, "topic": "t"}, body).code == 0
+    asked = {"clusterName": CLUSTER, "brokerName": "broker-b"}
+    found = json.loads(harness.call(RequestCode.GANTRY_GET_LOCKS, asked).body)["groups"]
+    assert found == ({"g": [{**owner, "queueId": MAPPED_QUEUES_MAX}]} if all_know else {})
 
 
 async def test_routes_tell_which_group_takes_messages_for_a_queue(harness: Harness) -> None:
