@@ -411,7 +411,9 @@ class SealQueues(_Event, frozen=True, tag="SealQueues/1"):
 
     ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
     ``ends`` are numbers of queues, and their ends as queue offsets. With ``owners`` those who own
-    the queues own them where they go on.
+    the queues own them where they go on. ``map_epoch`` is of the map by which the master acts: a
+    queue that stayed after all and moves again has taken messages behind an end of then; 0: nobody
+    says.
     """
 
     broker_id: BrokerId
@@ -420,6 +422,7 @@ class SealQueues(_Event, frozen=True, tag="SealQueues/1"):
     ends: tuple[tuple[int, int], ...]
     incarnation: str = ""
     owners: bool = False
+    map_epoch: int = 0
 
 
 class ReleaseSegments(_Event, frozen=True, tag="ReleaseSegments/1"):

@@ -85,6 +85,9 @@ def seal_queues(state: MetadataState, event: SealQueues) -> Result:
     if isinstance(reported, Result):
         return reported
     group, known = reported
+    if event.map_epoch not in (0, known.epoch):
+        remark = f"The map of {event.topic} has changed since epoch {event.map_epoch}: look again"
+        return refuse(_INVALID, remark, group)
     queues = list(known.queues)
     for number, end in sorted(event.ends):
         queue = queues[number]

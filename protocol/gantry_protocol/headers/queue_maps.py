@@ -36,7 +36,8 @@ class MapQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 class SealQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """SealQueues (31015): where a master's segments of queues that move end; the body has the ends.
 
-    The sender must be the master, by all three, when it is applied.
+    The sender must be the master, by all three, when it is applied. ``map_epoch`` is of the map by
+    which it acts; 0: an older master's, who does not say.
     """
 
     cluster_name: str
@@ -45,6 +46,7 @@ class SealQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     master_epoch: WireEpoch
     topic: str
     incarnation: str = ""
+    map_epoch: Int64 = 0
 
 
 class ReleaseSegmentsRequestHeader(SealQueuesRequestHeader, frozen=True):

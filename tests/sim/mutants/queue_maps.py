@@ -201,6 +201,13 @@ MUTANTS = (
         "if False:",
     ),
     _state(
+        "ended-by-a-move-that-was-taken-back",
+        "an end that was long on its way hides what a queue has taken since",
+        SEAL,
+        "event.map_epoch not in (0, known.epoch)",
+        "False",
+    ),
+    _state(
         "ended-by-another-group",
         "a master gives away a queue that another group has",
         SEAL,

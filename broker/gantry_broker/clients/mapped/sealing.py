@@ -96,10 +96,16 @@ class Sealer:
         ending = {number: ends_now(queues, number, self._view.broker_name) for number in numbers}
         starts = {number: segment.start for number, segment in ending.items()}
         questions = [QueueQuestion(topic, segment.queue_id) for segment in ending.values()]
-        self._view.store.offsets(questions, lambda found: self._learned(topic, starts, found))
+        self._view.store.offsets(
+            questions, lambda found: self._learned(topic, queues.epoch, starts, found)
+        )
 
     def _learned(
-        self, topic: str, starts: dict[int, int], found: list[QueueOffsets] | Refusal
+        self,
+        topic: str,
+        map_epoch: int,
+        starts: dict[int, int],
+        found: list[QueueOffsets] | Refusal,
     ) -> None:
         self._asking = False
         if self._closed:
@@ -120,6 +126,7 @@ class Sealer:
             master_epoch=self._claim.epoch,
             incarnation=self._claim.incarnation,
             topic=topic,
+            map_epoch=map_epoch,
         )
         command = request(
             RequestCode.GANTRY_SEAL_QUEUES, to_ext(header), encode_body(QueueEnds(ends))
@@ -134,6 +141,7 @@ class Sealer:
             self._maps.refresh()
             _log.info("queues were given away", topic=topic, group=self._view.broker_name)
         elif isinstance(outcome, RemotingCommand):
+            self._maps.refresh()  # the map may have changed
             _log.warning("queues were not given away yet", topic=topic, reason=outcome.remark)
         # The news of it ends the wish; until then it is repeated, which changes nothing.
         self._topics.pop(topic, None)

@@ -77,6 +77,11 @@ class Mapped:
         }
         return self.apply(SealQueues(cluster=CLUSTER, name=group, topic=topic, **evidence))
 
+    def epoch(self, topic: str = "t") -> int:
+        found = self.state.queue_map(CLUSTER, topic)
+        assert found is not None
+        return found.epoch
+
     def queues(self, topic: str = "t") -> tuple[MappedQueue, ...]:
         found = self.state.queue_map(CLUSTER, topic)
         assert found is not None
@@ -185,6 +190,22 @@ def test_a_move_can_be_taken_back_until_then() -> None:
     assert mapped.map(1, places=((0, "a"),)).changed
     assert mapped.queues()[0].target == ""
     assert not mapped.seal("a", ends=((0, 7),)).changed
+
+
+def test_an_end_of_a_move_that_was_taken_back_does_not_end_the_next_one() -> None:
+    """Meanwhile its master has taken messages behind that end."""
+    mapped = Mapped()
+    mapped.map(1, places=((0, "a"),))
+    mapped.map(1, places=((0, "b"),))
+    then = mapped.epoch()
+    mapped.map(1, places=((0, "a"),))
+    mapped.map(1, places=((0, "b"),))
+    late = mapped.seal("a", ends=((0, 7),), map_epoch=then)
+    assert not late.ok
+    assert "look again" in late.remark
+    assert mapped.queues()[0].open == Segment("a", 0, 0)
+    assert mapped.seal("a", ends=((0, 9),), map_epoch=mapped.epoch()).changed
+    assert mapped.queues()[0].open.start == 9
 
 
 def test_a_target_that_is_gone_gets_nothing() -> None:

@@ -49,7 +49,8 @@ async def test_an_end_is_told_once_all_before_it_is_confirmed(mapped: MappedGrou
     command, _ = await mapped.seal()
     assert ends(command) == {0: 2}
     assert command.ext is not None
-    named = ("clusterName", "brokerName", "brokerId", "masterEpoch", "incarnation", "topic")
+    names = ("clusterName", "brokerName", "brokerId", "masterEpoch", "incarnation", "topic")
+    named = (*names, "mapEpoch")
     assert [command.ext[name] for name in named] == [
         mapped.group.cluster,
         HERE,
@@ -57,6 +58,7 @@ async def test_an_end_is_told_once_all_before_it_is_confirmed(mapped: MappedGrou
         "7",
         "i",
         TOPIC,
+        "2",
     ]
 
 
