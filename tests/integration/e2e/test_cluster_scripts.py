@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,8 @@ def test_docker_gets_none_of_the_callers_open_files(place: Place) -> None:
             os.close(writing)
             os.set_blocking(reading, False)
             assert os.read(reading, 1) == b"", "nobody holds the other end"
+            while Path(f"/proc/{pid}/comm").read_text() != "sleep\n":
+                time.sleep(0.01)  # until then it is a shell, which has its script open
             descriptors = {int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir()}
             assert descriptors == {0, 1, 2}
             assert os.getsid(pid) == pid, "a session of its own"
