@@ -34,9 +34,7 @@ FOLDER = ROOT / "build" / "load"
 FRONTS, TIMES = "clients", 10
 AUTOSCALING = {"enabled": True, "minReplicas": 1, "maxReplicas": 4}
 NAMESERVER = f"{names.nameserver_service(CONTROLLERS)}:{names.NAMESERVER_PORT}"
-PAUSE_MS = (
-    30  # between two messages of a producer; ten without a pause are more than two cores take
-)
+PAUSE_MS = 30  # between two messages of a producer: ten of them leave a machine of two cores room
 SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 OF_ITS_REQUEST = 0.4  # what one producer takes of a front; the autoscaler aims at 0.7
 MEASURED_S = 75.0  # after as long again, since figures are of the last quarter of a minute
