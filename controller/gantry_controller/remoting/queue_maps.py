@@ -118,7 +118,6 @@ class QueueMapRequests:
 
     def _seal(self, exchange: Exchange) -> None:
         header = from_ext(SealQueuesRequestHeader, exchange.request.ext)
-        all_know = self._all_know()
         event = SealQueues(
             cluster=header.cluster_name,
             name=header.broker_name,
@@ -127,8 +126,8 @@ class QueueMapRequests:
             incarnation=header.incarnation,
             topic=header.topic,
             ends=tuple(sorted(decode_request(QueueEnds, exchange.request.body).ends.items())),
-            owners=all_know,
-            map_epoch=header.map_epoch if all_know else 0,
+            owners=self._all_know(),
+            map_epoch=header.map_epoch if self._all_know() else 0,
         )
         self._dispatcher.write(exchange, event, partial(_answered, exchange.request))
 
