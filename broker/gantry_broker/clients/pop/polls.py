@@ -19,7 +19,7 @@ from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients.waiting_room import RoomLimits, WaitingRoom, held_bytes
-from gantry_broker.store.contract import QueueKey
+from gantry_broker.store.contract import QueueKey, RecordStore
 
 MAX_WAIT_S = 60.0
 _LIMITS = RoomLimits(pulls=100_000, own_pulls=1_024)  # upstream's popPollingMapSize, popPollingSize
@@ -69,6 +69,7 @@ class Polls:
     """See the module.
 
     Args:
+        store: tells of arrivals, in topics that somebody waits for.
         next_due_s: when the next message of a topic and group becomes visible, by the loop's time;
             None without any.
 
@@ -76,11 +77,13 @@ class Polls:
         room: what waits now.
     """
 
-    def __init__(self, next_due_s: Callable[[Place], float | None]) -> None:
+    def __init__(self, store: RecordStore, next_due_s: Callable[[Place], float | None]) -> None:
         self.room = WaitingRoom(_LIMITS)
+        self._store = store
         self._next_due_s = next_due_s
         self._lines: dict[Place, _Line] = {}
         self._by_topic: dict[str, dict[Place, None]] = {}
+        self._unsubscribe: dict[str, Callable[[], None]] = {}  # by topic
         self._by_connection: dict[int, set[int]] = {}
         self._polls: dict[int, Poll] = {}
         self._deadlines = Deadlines(self._expired)
@@ -106,17 +109,22 @@ class Polls:
         line = self._lines.get(poll.place)
         if line is None:
             line = self._lines[poll.place] = _Line()
-            self._by_topic.setdefault(poll.place[0], {})[poll.place] = None
+            self._joined(poll.place)
         line.polls[number] = poll
         self._by_connection.setdefault(poll.connection.id, set()).add(number)
         self._deadlines.add(number, min(wait_s, MAX_WAIT_S))
         self._arm(poll.place, line)
         return True
 
-    def arrived(self, confirm: Offset, keys: Collection[QueueKey]) -> None:
+    def _joined(self, place: Place) -> None:
+        """Somebody waits for this topic and group."""
+        topic = place[0]
+        if topic not in self._by_topic:
+            self._unsubscribe[topic] = self._store.subscribe(self._arrived, {topic})
+        self._by_topic.setdefault(topic, {})[place] = None
+
+    def _arrived(self, confirm: Offset, keys: Collection[QueueKey]) -> None:
         """Records were confirmed in these queues."""
-        if not self._polls:
-            return
         for topic in dict.fromkeys(topic for topic, _ in keys):
             for place in list(self._by_topic.get(topic, ())):
                 self.wake(place)
@@ -218,3 +226,4 @@ class Polls:
             del topic[poll.place]
             if not topic:
                 del self._by_topic[poll.place[0]]
+                self._unsubscribe.pop(poll.place[0])()

@@ -116,16 +116,14 @@ class PopRequests:
         self._traffic = traffic
         self._has_read = has_read
         self._turn = itertools.count()
-        self.polls = Polls(self._next_due_s)
+        self.polls = Polls(view.store, self._next_due_s)
         self.book = PopBook(view, writer, now_ms, self.polls.wake_all)
         self.taking = Taking(
             view, self.book, creation, lambda topic, group: self.polls.wake((topic, group))
         )
-        self._unsubscribe = view.store.subscribe(self.polls.arrived)
 
     def close(self) -> None:
         """The mastership is over."""
-        self._unsubscribe()
         self.polls.close()
         self.book.close()
 
