@@ -23,7 +23,6 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -338,13 +337,14 @@ public final class Probe {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServers);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setClientRebalance(false); // asks the broker for its queues, and how to get messages
-        consumer.setPopInvisibleTime(10_000);
+        // Asks the broker for its queues, and how to get messages. Clients of 4.x, for which this is compiled too, cannot.
+        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class).invoke(consumer, 10_000L);
         consumer.setConsumeMessageBatchMaxSize(1);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             MessageExt message = messages.get(0);
-            boolean popped = message.getProperty(MessageConst.PROPERTY_POP_CK) != null;
+            boolean popped = message.getProperty("POP_CK") != null;
             boolean fails = message.getReconsumeTimes() == 0 && message.getQueueOffset() % 10 == 9;
             say((fails ? "FAILED " : "GOT ") + message.getMsgId() + " " + place(context.getMessageQueue()) + " "
                 + message.getQueueOffset() + " " + message.getReconsumeTimes() + " " + popped);
