@@ -36,7 +36,6 @@ from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.mapped.requests import QUEUE_REQUESTS, MappedRequests
 from gantry_broker.clients.mapped.resets import MappedResets
 from gantry_broker.clients.mapped.static_topics import StaticTopics
-from gantry_broker.clients.mapped.whole import WholeQueues
 from gantry_broker.clients.membership import Membership
 from gantry_broker.clients.newcomers import GROUPS, TOPICS, Newcomers
 from gantry_broker.clients.offset_age import KEPT_HOURS, OffsetAge
@@ -168,15 +167,7 @@ class ClientProcessor:
             creation=self._creation,
         )
         pulled = self._puller.pulled
-        self.mapped = MappedRequests(view, view.queues.maps, view.queues.masters, positions.commit)
-        lookups: dict[int, Handler] = {
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.search,
-            RequestCode.GET_MIN_OFFSET: positions.minimum,
-            RequestCode.GET_MAX_OFFSET: positions.maximum,
-            RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
-        }
-        whole = WholeQueues(view, self.mapped, lookups)
-        progress = GroupProgress(view, self._sessions, pulled, self.traffic, whole)
+        progress = GroupProgress(view, self._sessions, pulled, self.traffic)
         self.drain = GroupDrain(
             leaving,
             self._sessions,
@@ -216,8 +207,14 @@ class ClientProcessor:
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
         static = StaticTopics(view)
-        statistics = Statistics(view, self._sessions, self._creation, self.traffic, static, whole)
+        statistics = Statistics(view, self._sessions, self._creation, self.traffic, static)
         settings = SubscriptionGroups(view, self._writer)
+        self.mapped = MappedRequests(view, view.queues.maps, view.queues.masters, positions.commit)
+        lookups: dict[int, Handler] = {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.search,
+            RequestCode.GET_MIN_OFFSET: positions.minimum,
+            RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
+        }
         mapped_resets = MappedResets(view, self.mapped, lookups)
         self.resets = OffsetResets(view, self._sessions, self._writer, self._puller, mapped_resets)
         listings = Listings(view, self._sessions)

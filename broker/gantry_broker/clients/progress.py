@@ -24,11 +24,8 @@ from gantry_protocol.headers.brokeradmin import (
     TopicRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext
-from gantry_protocol.queue_map import Segment
 from gantry_protocol.remoting.connection import Connection
-from msgspec.structs import replace
 
-from gantry_broker.clients.mapped.whole import Found, WholeQueues
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.topic_rules import is_system_group
@@ -54,19 +51,12 @@ class GroupProgress:
         sessions: who subscribed to what.
         pulled: how far they have pulled.
         traffic: how fast they get messages.
-        whole: queues of mapped topics.
     """
 
     def __init__(
-        self,
-        view: GroupView,
-        sessions: Sessions,
-        pulled: PulledOffsets,
-        traffic: Traffic,
-        whole: WholeQueues,
+        self, view: GroupView, sessions: Sessions, pulled: PulledOffsets, traffic: Traffic
     ) -> None:
         self._view = view
-        self._whole = whole
         self._sessions = sessions
         self._pulled = pulled
         self._traffic = traffic
@@ -77,63 +67,19 @@ class GroupProgress:
         group = header.consumer_group
         rows = {(row[1], row[2]): row[3] for row in self._view.store.committed.of_group(group)}
         places = self._places(group, rows, header.topic)
-        present = self._sessions.group(group)
-        taken = self._taken(places) if self._whole.is_seen_by(present) else {}
-        plain = [place for place in places if place[0] not in taken]
-        whole = [
-            ((topic, number), rows.get((topic, segment.queue_id)), segment)
-            for topic, queues in taken.items()
-            for number, segment in queues.items()
-        ]
-        questions = [(place[0], item.queue_id, offset) for place, offset, item in whole]
-        unknown = [place for place, offset, _ in whole if offset is None]
-        left = {} if present is not None else {key: rows[key] for key in rows if key[0] in taken}
 
         def learned(answers: list[QueueOffsets] | Refusal) -> None:
             if isinstance(answers, Refusal):
                 conn.reply(request, reply(request, *answers))
                 return
-            pairs = zip(plain, answers, strict=False)
-            table = {self.queue(place): self.row(group, place, queue) for place, queue in pairs}
-            ends = answers[len(plain) :]
+            table = {
+                self.queue(place): self.row(group, place, queue)
+                for place, queue in zip(places, answers, strict=True)
+            }
+            rate = self._traffic.got_rate(group)
+            conn.reply(request, reply(request, body=encode_consume_stats(table, rate)))
 
-            def found(committed: Found, beginnings: Found) -> None:
-                for (place, offset, segment), queue in zip(whole, ends, strict=True):
-                    if present is None and place in committed:
-                        continue  # told by the group that has its offset
-                    known = {**beginnings, **committed}.get(place, offset)
-                    at = max(queue.min_offset, segment.start) if known is None else known
-                    seen = self.row(group, (place[0], segment.queue_id, at), queue)
-                    end = max(queue.max_offset, segment.start)
-                    table[self.queue((*place, None))] = self._whole_row(place, seen, end)
-                self._whole.left_behind(conn, group, left, told)
-
-            def told(committed: Found, last: Found) -> None:
-                for place, offset in committed.items():
-                    if place in last:
-                        seen = OffsetWrapper(last[place], offset, 0)
-                        table[self.queue((*place, None))] = self._whole_row(
-                            place, seen, last[place]
-                        )
-                rate = self._traffic.got_rate(group)
-                conn.reply(request, reply(request, body=encode_consume_stats(table, rate)))
-
-            self._whole.positions(conn, group, unknown, found)
-
-        self.ask([*plain, *questions], learned)
-
-    def _taken(self, places: list[Place]) -> dict[str, dict[int, Segment]]:
-        """The mapped topics of these places, and their queues that messages come to here."""
-        topics = dict.fromkeys(place[0] for place in places)
-        found = {topic: self._whole.taken(topic) for topic in topics}
-        return {topic: queues for topic, queues in found.items() if queues is not None}
-
-    def _whole_row(self, place: tuple[str, int], seen: OffsetWrapper, end: int) -> OffsetWrapper:
-        """The row of a queue that may have begun elsewhere; what nobody can read is left out."""
-        at = seen.consumer_offset
-        at = min(end, at + self._whole.left_out(place, at))
-        pulled = max(at, seen.pull_offset)
-        return replace(seen, broker_offset=end, consumer_offset=at, pull_offset=pulled)
+        self.ask(places, learned)
 
     def places_of_all(self) -> dict[str, list[Place]]:
         """The queues that each consumer group should read, those of the broker itself left out."""

@@ -21,14 +21,11 @@ from gantry_protocol.headers.brokeradmin import (
 )
 from gantry_protocol.headers.client import ConsumerGroupRequestHeader
 from gantry_protocol.headers.codec import from_ext
-from gantry_protocol.queue_map import Segment
 from gantry_protocol.remoting.connection import Connection
-from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.mapped.static_topics import StaticTopics
-from gantry_broker.clients.mapped.whole import Found, WholeQueues
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
@@ -47,9 +44,7 @@ class Statistics:
         creation: TopicCreation,
         traffic: Traffic,
         static: StaticTopics,
-        whole: WholeQueues,
     ) -> None:
-        self._whole = whole
         self._static = static
         self._view = view
         self._traffic = traffic
@@ -114,36 +109,25 @@ class Statistics:
         topic = self._view.store.topics.lookup(name)
         if topic is None:
             return reply(request, *topic_rules.unknown_topic(name))
-        numbers = range(max(topic.read_queue_nums, topic.write_queue_nums))
-        taken = self._whole.taken(name)
-        queues = {item: Segment("", 0, item) for item in numbers} if taken is None else taken
+        queues = range(max(topic.read_queue_nums, topic.write_queue_nums))
 
         def learned(answers: list[QueueOffsets] | Refusal) -> None:
             if isinstance(answers, Refusal):
                 conn.reply(request, reply(request, *answers))
                 return
-            ends = {
-                (name, number): TopicOffset(
+            table = {
+                self._queue(name, queue_id): TopicOffset(
                     last_update_timestamp=queue.stored_at or 0,
-                    max_offset=max(queue.max_offset, segment.start),
-                    min_offset=max(queue.min_offset, segment.start),
+                    max_offset=queue.max_offset,
+                    min_offset=queue.min_offset,
                 )
-                for (number, segment), queue in zip(queues.items(), answers, strict=True)
+                for queue_id, queue in zip(queues, answers, strict=True)
             }
+            rate = self._traffic.put_rate(name)
+            conn.reply(request, reply(request, body=encode_topic_stats(table, rate)))
 
-            def found(beginnings: Found) -> None:
-                table = {
-                    self._queue(*place): replace(
-                        queue, min_offset=beginnings.get(place, queue.min_offset)
-                    )
-                    for place, queue in ends.items()
-                }
-                rate = self._traffic.put_rate(name)
-                conn.reply(request, reply(request, body=encode_topic_stats(table, rate)))
-
-            self._whole.beginnings(conn, list(ends), found)
-
-        questions = [QueueQuestion(name, item.queue_id, LAST) for item in queues.values()]
+        own = self._view.queues.own
+        questions = [QueueQuestion(name, own(name, item), LAST) for item in queues]
         self._view.store.offsets(questions, learned)
         return None
 
