@@ -29,16 +29,23 @@ def _first(store: MessageStore, level: int) -> Offset | None:
     return None if behind_bytes is None else Offset(store.log.end - behind_bytes)
 
 
-def ledger_pins(store: MessageStore) -> tuple[Offset, ...]:
-    """From where on the log is needed here, for open transactions and messages in flight.
+def transaction_pins(store: MessageStore) -> tuple[Offset, ...]:
+    """From where on the log is needed here, for transactions that are open or end from now on.
 
     Each member knows it by itself, from what is confirmed: it may be the next master.
     """
-    found = []
-    for group, topic in ((GROUP, HALF_TOPIC), (GROUP, OP_TOPIC), (POP_GROUP, POP_TOPIC)):
-        saved = store.offsets.query(group, topic, 0)
-        first = store.local_min_offset(topic, 0) if saved is None else saved
-        behind = store.bytes_behind(topic, 0, first)
-        if behind is not None:
-            found.append(Offset(store.log.end - behind))
-    return tuple(found)
+    found = (_needed(store, GROUP, topic) for topic in (HALF_TOPIC, OP_TOPIC))
+    return tuple(at for at in found if at is not None)
+
+
+def pop_pin(store: MessageStore) -> Offset | None:
+    """The same for consumption by POP: from its newest table on; None without any record of it."""
+    return _needed(store, POP_GROUP, POP_TOPIC)
+
+
+def _needed(store: MessageStore, group: str, topic: str) -> Offset | None:
+    """The place of the first record of a topic's queue 0 that ``group`` has not done with."""
+    saved = store.offsets.query(group, topic, 0)
+    first = store.local_min_offset(topic, 0) if saved is None else saved
+    behind = store.bytes_behind(topic, 0, first)
+    return None if behind is None else Offset(store.log.end - behind)

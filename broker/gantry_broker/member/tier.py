@@ -19,7 +19,7 @@ from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.log.store_time import store_time_at
 from gantry_broker.member.options import GroupOptions
-from gantry_broker.member.pins import ledger_pins, oldest_parked
+from gantry_broker.member.pins import oldest_parked, pop_pin, transaction_pins
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.member.writes import GroupWrites
 from gantry_broker.queues import MessageStore
@@ -187,7 +187,8 @@ class GroupTier:
         """Those who need the log, and from where on."""
         master = self._writes.mastership
         return pins(
-            transactions=ledger_pins(self.store),
+            transactions=transaction_pins(self.store),
+            popped=pop_pin(self.store),
             parked=oldest_parked(self.store),
             members=() if master is None else master.copying_from(counted=True),
             others=() if master is None else master.copying_from(counted=False),

@@ -372,6 +372,7 @@ _PINS = (
         for name, old, new in (
             ("a transaction", "for at in transactions]", "for at in ()]"),
             ("a member", "for at, broker_id in members]", "for at, broker_id in ()]"),
+            ("a pop", "if popped is not None:", "if False:"),
         )
     ),
     _mutant(

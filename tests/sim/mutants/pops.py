@@ -95,10 +95,18 @@ MUTANTS = (
     _mutant(
         "pops-without-a-pin",
         "the log is trimmed over what a new master needs to know what is in flight",
-        "gantry_broker.member.pins:ledger_pins",
-        ", (POP_GROUP, POP_TOPIC)",
-        "",
+        "gantry_broker.member.pins:pop_pin",
+        "_needed(store, POP_GROUP, POP_TOPIC)",
+        "None",
         "unit/broker/member/test_transaction_pins.py::test_the_log_is_kept_from_the_newest_table_of_pops_on",
+    ),
+    _mutant(
+        "pops-pin-nothing",
+        "a member trims its log although it knows that it may have to go on with what is in flight",
+        "gantry_broker.member.tier:GroupTier.pins",
+        "popped=pop_pin(self.store),",
+        "",
+        "unit/broker/member/test_member.py::test_the_log_stays_for_what_the_next_master_reads",
     ),
     _mutant(
         "order-of-a-queue-not-kept",

@@ -321,9 +321,9 @@ MUTANTS = (
         "open-transactions-trimmed",
         "broker member",
         "the log is trimmed over a transaction that is still open",
-        "member.pins:ledger_pins",
-        "(GROUP, HALF_TOPIC), ",
-        "",
+        "member.pins:transaction_pins",
+        "for topic in (HALF_TOPIC, OP_TOPIC)",
+        "for topic in (OP_TOPIC,)",
         UnitTests(
             "unit/broker/member/test_transaction_pins.py::test_everything_is_kept_before_the_first_table"
         ),

@@ -3,10 +3,10 @@
 Rules protected: nothing goes that is not confirmed, and nothing that somebody needs. Who that is
 stands here and nowhere else; ages, sizes, disks and tiers only say what may go below it.
 
-Two kinds of need differ in one thing. What open transactions, delayed messages and members of the
-sync-state set need stays however full the disk is: nobody has it in another place, or confirm waits
-for who reads it. A replica outside the set can begin anew where the log begins then, so its copy
-keeps the log from ageing, but not a full disk full.
+Two kinds of need differ in one thing. What open transactions, delayed messages, consumers by POP
+and members of the sync-state set need stays however full the disk is: nobody has it in another
+place, or confirm waits for who reads it. A replica outside the set can begin anew where the log
+begins then, so its copy keeps the log from ageing, but not a full disk full.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Pins(msgspec.Struct, frozen=True):
     """Those who need a log, and from where on.
 
     Attributes:
-        needed: by transactions, delayed messages and members of the set.
+        needed: by transactions, delayed messages, consumers by POP and members of the set.
         copied: by replicas outside the set.
     """
 
@@ -42,6 +42,7 @@ def pins(
     *,
     transactions: Iterable[Offset],
     parked: Offset | None,
+    popped: Offset | None = None,
     members: Iterable[tuple[Offset, BrokerId]] = (),
     others: Iterable[tuple[Offset, BrokerId]] = (),
 ) -> Pins:
@@ -50,12 +51,15 @@ def pins(
     Args:
         transactions: from where on open ones need it, or those that end from now on.
         parked: where the oldest delayed message stands; None without any.
+        popped: from where on it says what is in flight; None where nobody pops.
         members: from where on replicas read it that confirm waits for.
         others: from where on other replicas copy it.
     """
     needed = [Need(at, "an open transaction") for at in transactions]
     if parked is not None:
         needed.append(Need(parked, "a delayed message"))
+    if popped is not None:
+        needed.append(Need(popped, "messages in flight"))
     needed += [Need(at, f"member {broker_id}") for at, broker_id in members]
     copied = [Need(at, f"replica outside the set, {broker_id}") for at, broker_id in others]
     return Pins(tuple(needed), tuple(copied))

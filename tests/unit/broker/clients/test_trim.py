@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gantry_broker.member.pins import ledger_pins
+from gantry_broker.member.pins import transaction_pins
 from gantry_broker.retention.core.pins import pins
 from gantry_broker.retention.trimming import LogTrim
 from gantry_broker.store.contract import (
@@ -68,7 +68,7 @@ async def test_an_open_transaction_keeps_its_half_message_until_it_ends(
     group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        group, "pins", lambda: pins(transactions=ledger_pins(group.messages), parked=None)
+        group, "pins", lambda: pins(transactions=transaction_pins(group.messages), parked=None)
     )
     while len(group.messages.log.starts) < 2:
         stores.put(group.messages, stores.message("TopicTest", 0, bytes(1000)))

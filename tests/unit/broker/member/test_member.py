@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from gantry_broker.clients.core.pop.records import POP_TOPIC
+from gantry_broker.clients.core.transactions.records import HALF_TOPIC
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.log import DiskFullError, LogFailedError
 from gantry_broker.log.checked import Damage
@@ -22,12 +24,12 @@ from gantry_broker.replica import Role
 from gantry_broker.replica import events as ev
 from gantry_broker.replica import master as mastership
 from gantry_broker.replica.messages import Ack, Farewell, Hello, Truncate
-from gantry_broker.store.contract import Refusal
+from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import reply
 from gantry_protocol.errors import CorruptionError
-from gantry_protocol.records import BLANK_MAGIC
+from gantry_protocol.records import BLANK_MAGIC, MessageRecord
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.broker_cluster import eventually
 from support.lone_member import LoneMember, lone_member
@@ -211,6 +213,20 @@ async def test_the_log_stays_from_where_on_a_replica_reads_it(member: LoneMember
     await eventually(lambda: replica.sent > member.group.store.log.starts[-2], "it is sent more")
     assert await trimmed(member) is None
     assert member.group.store.log.log_start > 0
+
+
+@pytest.mark.parametrize(
+    ("topic", "who"),
+    [(POP_TOPIC, "messages in flight"), (HALF_TOPIC, "an open transaction")],
+)
+async def test_the_log_stays_for_what_the_next_master_reads(
+    member: LoneMember, topic: str, who: str
+) -> None:
+    await member.elect(1)
+    done: list[SendOutcome] = []
+    member.group.view.store.append([MessageRecord(topic=topic, body=b"{}")], done.append)
+    await eventually(lambda: bool(done), "it is confirmed")
+    assert who in {need.who for need in member.group.tier.pins().needed}
 
 
 async def trimmed(member: LoneMember) -> Refusal | None:

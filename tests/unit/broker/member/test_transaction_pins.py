@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.clients.core.pop.records import GROUP as POP_GROUP
 from gantry_broker.clients.core.pop.records import POP_TOPIC
-from gantry_broker.member.pins import ledger_pins
+from gantry_broker.member.pins import pop_pin, transaction_pins
 from gantry_broker.queues import MessageStore
 from support import stores
 from support.transactions import GROUP, HALF, OPS
@@ -28,13 +28,13 @@ def _put(store: MessageStore, topic: str) -> int:
 
 def test_nothing_is_kept_where_there_are_no_transactions(store: MessageStore) -> None:
     _put(store, "T")
-    assert ledger_pins(store) == ()
+    assert transaction_pins(store) == ()
 
 
 def test_everything_is_kept_before_the_first_table(store: MessageStore) -> None:
     first, _ = _put(store, HALF), _put(store, HALF)
     op, _ = _put(store, OPS), _put(store, OPS)
-    assert ledger_pins(store) == (first, op)
+    assert transaction_pins(store) == (first, op)
 
 
 @pytest.mark.parametrize("role", ["master", "replica"])
@@ -48,19 +48,20 @@ def test_what_is_open_is_kept_from_its_half_message_on(store: MessageStore, role
     stores.confirm(store)
     if role == "replica":
         store.drop_mastership()
-    assert ledger_pins(store) == (halves[2], ops[1])
+    assert transaction_pins(store) == (halves[2], ops[1])
 
 
 def test_what_has_ended_is_not_kept(store: MessageStore) -> None:
     _put(store, HALF)
     store.offsets.commit(GROUP, HALF, 0, 1)
-    assert ledger_pins(store) == ()
+    assert transaction_pins(store) == ()
     later = _put(store, HALF)
-    assert ledger_pins(store) == (later,)
+    assert transaction_pins(store) == (later,)
 
 
 def test_the_log_is_kept_from_the_newest_table_of_pops_on(store: MessageStore) -> None:
     pops = [_put(store, POP_TOPIC) for _ in range(3)]
-    assert ledger_pins(store) == (pops[0],)
+    assert pop_pin(store) == pops[0]
     store.offsets.commit(POP_GROUP, POP_TOPIC, 0, 2)
-    assert ledger_pins(store) == (pops[2],)
+    assert pop_pin(store) == pops[2]
+    assert transaction_pins(store) == ()

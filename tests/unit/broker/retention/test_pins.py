@@ -8,17 +8,22 @@ from gantry_protocol.types import BrokerId, Offset
 
 
 def all_of(
-    transaction: int = 50, parked: int | None = 50, member: int = 50, other: int = 50
+    transaction: int = 50,
+    parked: int | None = 50,
+    popped: int = 50,
+    member: int = 50,
+    other: int = 50,
 ) -> Pins:
     return pins(
         transactions=[Offset(90), Offset(transaction)],
         parked=None if parked is None else Offset(parked),
+        popped=Offset(popped),
         members=[(Offset(member), BrokerId(2))],
         others=[(Offset(other), BrokerId(3))],
     )
 
 
-@pytest.mark.parametrize("who", ["transaction", "parked", "member", "other"])
+@pytest.mark.parametrize("who", ["transaction", "parked", "popped", "member", "other"])
 def test_everybody_counts(who: str) -> None:
     assert all_of(**{who: 20}).bound(Offset(80)) == 20
 
@@ -39,6 +44,7 @@ def test_who_needs_it_is_said() -> None:
         "an open transaction",
         "an open transaction",
         "a delayed message",
+        "messages in flight",
         "member 2",
     ]
-    assert len(all_of(parked=None).offsets) == 4
+    assert len(all_of(parked=None).offsets) == 5
