@@ -141,6 +141,14 @@ MUTANTS = (
         f"{POPS}::test_a_reset_is_followed",
     ),
     _mutant(
+        "refused-reset-forgotten",
+        "a reset is never followed if the first append that says so is refused",
+        f"{BOOK}._take_back",
+        "if isinstance(undo.event, OffsetMoved):",
+        "if False:",
+        f"{POPS}::test_a_reset_that_could_not_be_recorded_is_followed_later",
+    ),
+    _mutant(
         "next-pop-left-asleep",
         "what one client leaves of two messages that came together waits for a third",
         f"{POLLS}._serve",

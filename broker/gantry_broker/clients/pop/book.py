@@ -34,6 +34,7 @@ from gantry_broker.clients.core.pop.records import (
     POP_TOPIC,
     Event,
     ModeSet,
+    OffsetMoved,
     QueueId,
     events_record,
     parse,
@@ -290,6 +291,8 @@ class PopBook:
         for wish in reversed(wishes):
             for undo in reversed(wish.undos):
                 self.ledger.undo(undo)
+                if isinstance(undo.event, OffsetMoved):
+                    self.committed[undo.event.queue] = UNKNOWN  # it is still to be followed
         for wish in wishes:
             wish.done(outcome)
         self._changed()

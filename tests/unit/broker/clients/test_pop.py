@@ -563,6 +563,18 @@ async def test_an_append_that_fails_takes_back_everything_that_was_built_on_it(
     assert group.store.committed.query(GROUP, TOPIC, 0) == 1
 
 
+async def test_a_reset_that_could_not_be_recorded_is_followed_later(serve, group) -> None:
+    consumer = Consumer(serve())
+    fill(group, "a", "b")
+    for receipt in (await consumer.pop()).values():
+        await consumer.ack(receipt)
+    group.store.committed.commit(GROUP, TOPIC, 0, 0)
+    group.append_error = DiskFullError("no room")
+    assert (await consumer.later(200050, POP))[1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+    group.append_error = None
+    assert list(await consumer.pop()) == ["a", "b"]
+
+
 async def test_nothing_is_answered_before_it_is_confirmed(serve, group) -> None:
     consumer = Consumer(serve())
     fill(group, "a")
