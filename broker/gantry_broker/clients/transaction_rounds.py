@@ -21,8 +21,8 @@ from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord, find_property
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.core.reading import read_record
 from gantry_broker.clients.core.transactions.ledger import Policy
-from gantry_broker.clients.core.transactions.reading import read_record
 from gantry_broker.clients.core.transactions.records import (
     GIVEN_UP_TOPIC,
     GROUP,

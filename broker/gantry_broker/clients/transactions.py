@@ -32,16 +32,18 @@ from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLB
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.core.clocks import Clocks
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import park
-from gantry_broker.clients.core.transactions.ledger import Clocks, Ledger, Policy
-from gantry_broker.clients.core.transactions.reading import (
+from gantry_broker.clients.core.reading import (
     MissingRecordsError,
     first_behind,
     first_needed,
+    inherited,
     read_record,
     read_slice,
 )
+from gantry_broker.clients.core.transactions.ledger import Ledger, Policy
 from gantry_broker.clients.core.transactions.records import (
     GROUP,
     HALF_TOPIC,
@@ -64,7 +66,7 @@ from gantry_broker.store.steps import AppendRequest, Steps
 HELD_MAX = 1024  # 37 that come before the log has been read
 RETRY_FIRST_S = 0.5  # between a read that failed and the next; twice as long after each
 RETRY_MAX_S = 60.0
-_WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
+_WAIT_S = 0.05  # before an append that was refused is made again
 _NOTHING_SAID = 0
 _MAY_BE_STORED = (
     ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -338,14 +340,10 @@ class Transactions:
 
     def _read_log(self) -> Steps[None]:
         """All that earlier masters wrote, in slices; first it must be confirmed."""
-        half, op = yield _QUESTIONS
-        inherited = (half.next_offset, op.next_offset)
-        while half.max_offset < inherited[0] or op.max_offset < inherited[1]:
-            yield _WAIT_S
-            half, op = yield _QUESTIONS
+        half, op = yield from inherited(_QUESTIONS)
         committed = self.view.store.committed
         tables = TableReader()
-        at = start = first_needed(committed, OP_TOPIC, op)
+        at = start = first_needed(committed, GROUP, OP_TOPIC, op)
         while at < op.max_offset:
             entries = yield from read_slice(OP_TOPIC, at)
             tables.take(parse_op(entry.peek.properties, entry.body) for entry in entries)
@@ -358,7 +356,7 @@ class Transactions:
                 " the log says it is. Restore this broker from a replica that has it."
             )
         if tables.found is None:
-            self.ledger.half_next = first_needed(committed, HALF_TOPIC, half)
+            self.ledger.half_next = first_needed(committed, GROUP, HALF_TOPIC, half)
             self.ledger.op_next = start
         yield from self._follow()
         yield from self._mend()

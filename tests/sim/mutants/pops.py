@@ -39,9 +39,9 @@ MUTANTS = (
     _mutant(
         "in-flight-for-ever-after-a-clock-that-is-ahead",
         "the wall clock of a new master is believed beyond the invisible time",
-        f"{LEDGER}:PopLedger._put",
-        "max(now.wall_ms - message.popped_ms, 0)",
-        "now.wall_ms - message.popped_ms",
+        "gantry_broker.clients.core.clocks:Clocks.over_at",
+        "max(self.wall_ms - since_ms, 0)",
+        "self.wall_ms - since_ms",
         CORE,
     ),
     _mutant(

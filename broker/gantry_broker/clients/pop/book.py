@@ -27,7 +27,8 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
 
-from gantry_broker.clients.core.pop.ledger import Clocks, LogReader, PopLedger, Undo
+from gantry_broker.clients.core.clocks import Clocks
+from gantry_broker.clients.core.pop.ledger import LogReader, PopLedger, Undo
 from gantry_broker.clients.core.pop.records import (
     BATCH_EVENTS,
     GROUP,
@@ -36,11 +37,17 @@ from gantry_broker.clients.core.pop.records import (
     ModeSet,
     OffsetMoved,
     QueueId,
+    Row,
     events_record,
     parse,
     table_records,
 )
-from gantry_broker.clients.core.transactions.reading import MissingRecordsError, read_slice
+from gantry_broker.clients.core.reading import (
+    MissingRecordsError,
+    first_needed,
+    inherited,
+    read_slice,
+)
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.view import GroupView
@@ -57,8 +64,6 @@ WAITING_MAX = 8_192  # events that wait for an append: 1 MiB
 RETRY_FIRST_S = 0.5  # between a read that failed and the next; twice as long after each
 RETRY_MAX_S = 60.0
 UNKNOWN = -1  # as a committed offset: none that this ledger wrote
-_WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
-_QUESTION = [QueueQuestion(POP_TOPIC, 0)]
 _ENDED = SendOutcome(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker lost its mastership")
 _TOO_MANY = SendOutcome(
     ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many acknowledgements and pops wait for the log"
@@ -303,7 +308,7 @@ class PopBook:
         least = max(TABLE_BYTES, 4 * self._table_bytes)
         return self._wants_table or self._since_table_bytes >= least
 
-    def _kept_rows(self) -> list:  # type: ignore[type-arg]
+    def _kept_rows(self) -> list[Row]:
         """Rows of the ledger, without the queues that nobody can pop from any more."""
         query = self._view.store.committed.query
         gone = [queue_id for queue_id in self.ledger.queues if query(*queue_id) is None]
@@ -347,13 +352,9 @@ class PopBook:
 
     def _read_log(self) -> Steps[LogReader]:
         """All that earlier masters wrote, in slices; first it must be confirmed."""
-        (queue,) = yield _QUESTION
-        inherited = queue.next_offset
-        while queue.max_offset < inherited:
-            yield _WAIT_S
-            (queue,) = yield _QUESTION
-        saved = self._view.store.committed.query(GROUP, POP_TOPIC, 0)
-        at = queue.min_offset if saved is None else saved
+        self._since_table_bytes = 0
+        (queue,) = yield from inherited([QueueQuestion(POP_TOPIC, 0)])
+        at = start = first_needed(self._view.store.committed, GROUP, POP_TOPIC, queue)
         reader = LogReader(self.clocks())
         while at < queue.max_offset:
             entries = yield from read_slice(POP_TOPIC, at)
@@ -363,11 +364,10 @@ class PopBook:
                 self._since_table_bytes += len(entry.body)
             at += len(entries)
             yield 0.0
-        if reader.table_at is None and (saved is not None or queue.min_offset > 0):
+        if reader.table_at is None and start > 0:
             raise MissingRecordsError(
-                f"No table of what is in flight stands in {POP_TOPIC} from record"
-                f" {saved or queue.min_offset} on, where the log says it is. Restore this broker"
-                " from a replica that has it."
+                f"No table of what is in flight stands in {POP_TOPIC} from record {start} on, where"
+                " the log says it is. Restore this broker from a replica that has it."
             )
         return reader
 

@@ -24,6 +24,7 @@ from enum import Enum, auto
 from itertools import islice
 from typing import NamedTuple
 
+from gantry_broker.clients.core.clocks import Clocks
 from gantry_broker.clients.core.pop.records import (
     ROW_MESSAGES,
     Acked,
@@ -41,13 +42,6 @@ from gantry_broker.clients.core.pop.records import (
 
 IN_FLIGHT_MAX = 10_000  # upstream's popInflightMessageThreshold
 TOTAL_MAX = 200_000  # some 60 MB here, and 10 MB for each table in the log
-
-
-class Clocks(NamedTuple):
-    """Now, by the wall clock, which may jump, and by the steady one, which starts anywhere."""
-
-    wall_ms: int
-    steady_ms: int
 
 
 class Held(NamedTuple):
@@ -244,8 +238,7 @@ class PopLedger:
         before = queue.held.get(message.offset)
         undo.before.append((message.offset, before))
         self.in_flight += before is None
-        waited_ms = min(max(now.wall_ms - message.popped_ms, 0), message.invisible_ms)
-        queue.put(Held(message, now.steady_ms + message.invisible_ms - waited_ms))
+        queue.put(Held(message, now.over_at(message.popped_ms, message.invisible_ms)))
 
     def _drop(self, queue: PopQueue, offsets: list[int], undo: Undo) -> None:
         for offset in offsets:

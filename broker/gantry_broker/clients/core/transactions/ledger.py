@@ -16,8 +16,6 @@ what was there before by the wall clock and never beyond its time-out (as delays
 the patience with those whom nobody can be asked for is counted in rounds.
 """
 
-from typing import NamedTuple
-
 import msgspec
 from gantry_protocol.settings.defaults import (
     TRANSACTION_CHECK_INTERVAL_S,
@@ -25,6 +23,7 @@ from gantry_protocol.settings.defaults import (
     TRANSACTION_TIMEOUT_S,
 )
 
+from gantry_broker.clients.core.clocks import Clocks
 from gantry_broker.clients.core.transactions.records import Ended, OpenTransaction, Table
 
 
@@ -44,13 +43,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     checks_max: int = TRANSACTION_CHECK_MAX
     rounds_max: int = 8_640
     open_max: int = 200_000
-
-
-class Clocks(NamedTuple):
-    """Now, by the wall clock, which may jump, and by the steady one, which starts anywhere."""
-
-    wall_ms: int
-    steady_ms: int
 
 
 class Ledger:
@@ -117,8 +109,7 @@ class Ledger:
     def _wait(self, row: OpenTransaction, now: Clocks) -> int:
         """Decide until when ``row`` is left alone, by the steady clock."""
         wait_ms = row.immunity_ms or self.policy.timeout_ms
-        waited_ms = min(max(now.wall_ms - row.stored_ms, 0), wait_ms)
-        due_ms = self._due_ms[row.offset] = now.steady_ms + wait_ms - waited_ms
+        due_ms = self._due_ms[row.offset] = now.over_at(row.stored_ms, wait_ms)
         return due_ms
 
     def find(self, half: int) -> OpenTransaction | None:

@@ -6,7 +6,8 @@ import base64
 from itertools import pairwise
 
 import pytest
-from gantry_broker.clients.core.pop.ledger import Clocks, DeliveryState, LogReader, PopLedger
+from gantry_broker.clients.core.clocks import Clocks
+from gantry_broker.clients.core.pop.ledger import DeliveryState, LogReader, PopLedger
 from gantry_broker.clients.core.pop.receipts import bits, parse_receipt
 from gantry_broker.clients.core.pop.records import (
     ROW_MESSAGES,

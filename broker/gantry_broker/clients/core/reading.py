@@ -1,15 +1,15 @@
-"""Reading the queues of transactions from the store: in order, one record, the one behind a place.
+"""Reading what earlier masters wrote from the store: in order, one record, one behind a place.
 
 What is refused: to go on where records are missing. An op record that is not seen would open a
-transaction again that has ended.
+transaction again that has ended; an acknowledgement would bring back a message.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord, RecordPeek, decode_record, peek
 
-from gantry_broker.clients.core.transactions.records import GROUP
 from gantry_broker.store.contract import (
     GetStatus,
     QueueOffsets,
@@ -21,11 +21,12 @@ from gantry_broker.store.steps import Steps
 from gantry_broker.store.tables.offsets import ConsumerOffsets
 
 _SLICE = ReadLimits(max_count=256, max_bytes=1024 * 1024)
+_WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
 _ONE = ReadLimits(max_count=1, max_bytes=0)
 
 
 class MissingRecordsError(GantryError):
-    """The log does not hold a record of transactions that is still needed."""
+    """The log does not hold a record that is still needed."""
 
 
 class PeekedRecord(NamedTuple):
@@ -33,6 +34,16 @@ class PeekedRecord(NamedTuple):
 
     peek: RecordPeek
     body: bytes
+
+
+def inherited(questions: Sequence[QueueQuestion]) -> Steps[list[QueueOffsets]]:
+    """Queues, once everything in them is confirmed that earlier masters wrote."""
+    queues: list[QueueOffsets] = yield questions
+    ends = [queue.next_offset for queue in queues]
+    while any(queue.max_offset < end for queue, end in zip(queues, ends, strict=True)):
+        yield _WAIT_S
+        queues = yield questions
+    return queues
 
 
 def read_slice(topic: str, offset: int) -> Steps[list[PeekedRecord]]:
@@ -47,8 +58,8 @@ def read_slice(topic: str, offset: int) -> Steps[list[PeekedRecord]]:
     found = yield QueueRead(topic, 0, offset, _SLICE)
     if found.status is not GetStatus.FOUND:
         raise MissingRecordsError(
-            f"The log begins behind record {offset} of {topic}: what became of transactions is not"
-            " known. Restore this broker from a replica that has it."
+            f"The log begins behind record {offset} of {topic}: what stood there is not known."
+            " Restore this broker from a replica that has it."
         )
     entries, at = [], 0
     while at < len(found.body):
@@ -88,7 +99,7 @@ def first_behind(topic: str, queue_id: int, physical: int) -> Steps[MessageRecor
     return found
 
 
-def first_needed(committed: ConsumerOffsets, topic: str, queue: QueueOffsets) -> int:
-    """The first queue offset of half or op records that the log does not call done with."""
-    saved = committed.query(GROUP, topic, 0)
+def first_needed(committed: ConsumerOffsets, group: str, topic: str, queue: QueueOffsets) -> int:
+    """The first record of queue 0 of ``topic`` that the offset of ``group`` does not call done."""
+    saved = committed.query(group, topic, 0)
     return queue.min_offset if saved is None else saved
