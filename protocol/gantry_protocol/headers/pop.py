@@ -1,8 +1,8 @@
 """Headers of consumption by POP.
 
 Upstream: ``PopMessageRequestHeader``, ``AckMessageRequestHeader``,
-``ChangeInvisibleTimeRequestHeader``, ``NotificationRequestHeader``, ``PeekMessageRequestHeader``,
-``PollingInfoRequestHeader`` and the headers of their answers.
+``ChangeInvisibleTimeRequestHeader``, ``NotificationRequestHeader``, ``PollingInfoRequestHeader``
+and the headers of their answers.
 """
 
 import msgspec
@@ -19,8 +19,8 @@ class PopMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
         queue_id: of one queue; below 0 any of them.
         max_msg_nums: how many at most.
         invisible_time: ms in which nobody else gets them.
-        poll_time: ms to wait when there is nothing, from ``born_time`` on.
-        born_time: when it was sent, ms; 0 counts as now.
+        poll_time: ms to wait when there is nothing.
+        born_time: when it was sent, ms, by the client's clock; waits count from the arrival.
         init_mode: where a new group begins: 0 at the first message, 1 behind the last one.
         exp_type: of ``exp``.
         exp: the filter; absent for everything.
@@ -102,15 +102,6 @@ class NotificationResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
     has_msg: bool
     polling_full: bool = False
-
-
-class PeekMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """PeekMessage (200052): what a PopMessage would find, which stays visible."""
-
-    consumer_group: str
-    topic: str
-    queue_id: Int32
-    max_msg_nums: Int32
 
 
 class PollingInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

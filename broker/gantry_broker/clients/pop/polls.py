@@ -222,8 +222,12 @@ class Polls:
             if line.timer is not None:
                 line.timer.cancel()
             del self._lines[poll.place]
-            topic = self._by_topic[poll.place[0]]
-            del topic[poll.place]
-            if not topic:
-                del self._by_topic[poll.place[0]]
-                self._unsubscribe.pop(poll.place[0])()
+            self._left(poll.place)
+
+    def _left(self, place: Place) -> None:
+        """Nobody waits for this topic and group any more."""
+        topic = place[0]
+        del self._by_topic[topic][place]
+        if not self._by_topic[topic]:
+            del self._by_topic[topic]
+            self._unsubscribe.pop(topic)()

@@ -39,9 +39,10 @@ from gantry_broker.clients.core.pop.receipts import (
     BATCH_MAX,
     ORDERED,
     bits,
-    offsets_texts,
+    message_offsets,
     order_counts,
     parse_receipt,
+    start_offsets,
 )
 from gantry_broker.clients.core.pop.records import Acked, Changed, Event, InFlight, QueueId
 from gantry_broker.clients.creation import TopicCreation
@@ -165,7 +166,7 @@ class PopRequests:
                 poll.give_up(poll)
             elif not self.polls.park(poll, wait_ms / 1000):
                 remark = "too many requests wait for messages"
-                self._reply(poll, reply(poll.request, ResponseCode.POLLING_FULL, remark))
+                self.answer(poll, reply(poll.request, ResponseCode.POLLING_FULL, remark))
 
         poll.serve(poll, served)
 
@@ -273,13 +274,14 @@ class PopRequests:
             invisible_time=wanted.invisible_ms,
             revive_qid=ORDERED if wanted.ordered else 0,
             rest_num=sum(item.rest for item in found),
+            start_offset_info=start_offsets(pairs),
+            msg_offset_info=message_offsets(pairs),
             order_count_info=(order_counts(pairs) or None) if wanted.ordered else None,
         )
-        ext = to_ext(header) | offsets_texts(pairs)
         self._traffic.got(wanted.group, wanted.topic, count)
         if self._has_read is not None:
             self._has_read(wanted.topic, len(body))
-        self._reply(poll, reply(poll.request, ResponseCode.SUCCESS, "FOUND", ext, body))
+        self.answer(poll, reply(poll.request, ResponseCode.SUCCESS, "FOUND", to_ext(header), body))
 
     # ---- acknowledgements
 
@@ -461,13 +463,14 @@ class PopRequests:
         return None if first is None else first / 1000
 
     def _found_nothing(self, poll: Poll) -> None:
-        self._reply(poll, reply(poll.request, ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE"))
+        self.answer(poll, reply(poll.request, ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE"))
 
     def _end(self, poll: Poll, answer: RemotingCommand) -> None:
         self.polls.forget(poll)
-        self._reply(poll, answer)
+        self.answer(poll, answer)
 
-    def _reply(self, poll: Poll, answer: RemotingCommand) -> None:
+    def answer(self, poll: Poll, answer: RemotingCommand) -> None:
+        """Answer a request, if anybody is there who wants it."""
         if not poll.connection.closed and not poll.request.is_oneway:
             poll.connection.reply(poll.request, answer)
 
@@ -505,4 +508,4 @@ class _Answer:
             return
         outcome = self._outcomes[self._found[0].queue_id]
         answer = reply(self._poll.request, outcome.code, outcome.remark)
-        self._requests._reply(self._poll, answer)  # noqa: SLF001
+        self._requests.answer(self._poll, answer)

@@ -295,8 +295,8 @@ class Taking:
                 ReadLimits(min(last - first + 1, left.max_count), left.max_bytes),
             )
             came = _by_offset(result)
-            missing = _missing(result, first, last, came)
-            gone += missing
+            if result.status is GetStatus.OFFSET_TOO_SMALL:  # no log has them any more
+                gone += range(first, min(last + 1, result.min_offset))
             self._take_dead(wanted, queue_id, queue, came)
             records |= came
             left = ReadLimits(
@@ -446,10 +446,3 @@ def _by_offset(result: GetResult) -> dict[int, bytes]:
         found[record.queue_offset] = result.body[at : at + record.size]
         at += record.size
     return found
-
-
-def _missing(result: GetResult, first: int, last: int, came: dict[int, bytes]) -> list[int]:
-    """Offsets that no log has any more; none while it is not sure."""
-    if result.status is GetStatus.OFFSET_TOO_SMALL:
-        return list(range(first, min(last + 1, result.min_offset)))
-    return []

@@ -7,7 +7,8 @@ memory of the process that gave it.
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 from gantry_protocol.errors import BodyError
@@ -19,6 +20,10 @@ BATCH_MAX = 4096  # offsets that one acknowledgement may name
 _NORMAL = "0"  # no retry topic: messages stay where they are
 _FIELDS = 8  # start, popTime, invisibleTime, reviveQid, r, broker, queue, offset
 _MAX = 2**63 - 1
+
+
+Handed: TypeAlias = Sequence[tuple[int, Sequence[InFlight]]]
+"""What an answer hands out: queue ids, each with its messages."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -62,20 +67,20 @@ def _number(text: str) -> int | None:
     return int(text) if is_one and int(text) <= _MAX else None
 
 
-def offsets_texts(found: Sequence[tuple[int, Sequence[InFlight]]]) -> dict[str, str]:
-    """``startOffsetInfo`` and ``msgOffsetInfo`` of an answer, by queue id."""
-    return {
-        "startOffsetInfo": ";".join(
-            f"{_NORMAL} {queue_id} {messages[0].offset}" for queue_id, messages in found
-        ),
-        "msgOffsetInfo": ";".join(
-            f"{_NORMAL} {queue_id} {','.join(str(item.offset) for item in messages)}"
-            for queue_id, messages in found
-        ),
-    }
+def start_offsets(found: Handed) -> str:
+    """``startOffsetInfo`` of an answer: the first message of each queue."""
+    return ";".join(f"{_NORMAL} {queue_id} {messages[0].offset}" for queue_id, messages in found)
 
 
-def order_counts(found: Iterable[tuple[int, Sequence[InFlight]]]) -> str:
+def message_offsets(found: Handed) -> str:
+    """``msgOffsetInfo`` of an answer: all messages of each queue."""
+    return ";".join(
+        f"{_NORMAL} {queue_id} {','.join(str(item.offset) for item in messages)}"
+        for queue_id, messages in found
+    )
+
+
+def order_counts(found: Handed) -> str:
     """``orderCountInfo``: how often messages were popped before; empty for none."""
     return ";".join(
         f"{_NORMAL} qo{queue_id}%{item.offset} {item.count - 1}"
