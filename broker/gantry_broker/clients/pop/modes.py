@@ -5,10 +5,8 @@ SetMessageRequestMode (401), GetAllMessageRequestMode (402) and QueryAssignment 
 next master knows it. A client that balances by itself never asks, and pulls.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from gantry_protocol.bodies import MessageQueue, decode_request, encode_body
 from gantry_protocol.bodies.codec import Body
 from gantry_protocol.bodies.inspection import RequestModes
@@ -17,6 +15,7 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.core.pop.assignment import AssignmentQuestion, shares
 from gantry_broker.clients.core.pop.records import ModeSet
 from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.sessions import Sessions
@@ -26,7 +25,6 @@ from gantry_broker.store.contract import SendOutcome
 MODES_MAX = 10_000  # topics and groups with a mode of their own
 _PULL, _POP = "PULL", "POP"
 _BROADCASTING = "BROADCASTING"
-_ANY_QUEUE = -1
 
 
 class RequestMode(Body, frozen=True):
@@ -36,16 +34,6 @@ class RequestMode(Body, frozen=True):
     consumer_group: str
     mode: str = _PULL
     pop_share_queue_num: int = 0
-
-
-class AssignmentQuestion(Body, frozen=True):
-    """QueryAssignment (400)."""
-
-    topic: str
-    consumer_group: str
-    client_id: str = msgspec.field(name="clientId", default="")
-    strategy_name: str = "AVG"
-    message_model: str = "CLUSTERING"
 
 
 class RequestModeRequests:
@@ -131,55 +119,6 @@ class RequestModeRequests:
         if not members:
             return None
         return shares(question, mode, queues, members)
-
-
-def shares(
-    question: AssignmentQuestion,
-    mode: ModeSet | None,
-    queues: Sequence[MessageQueue],
-    members: Sequence[str],
-) -> list[MessageQueue] | None:
-    """The queues of one member of a group; None for a strategy that is not known.
-
-    Args:
-        question: who asks.
-        mode: of its group and topic; None pulls.
-        queues: of the topic, ascending.
-        members: of the group, ascending, at least one.
-    """
-    at = members.index(question.client_id) if question.client_id in members else None
-    if mode is None or not mode.is_pop:
-        return _share(question.strategy_name, queues, len(members), at)
-    others = mode.share_queues
-    if others <= 0 or others >= len(members) - 1:
-        groups = dict.fromkeys(queue.broker_name for queue in queues)
-        return [MessageQueue(group, _ANY_QUEUE, question.topic) for group in groups]
-    if at is None:
-        return []
-    if len(members) > len(queues):
-        return [queues[at % len(queues)]]
-    found: dict[MessageQueue, None] = {}
-    for step in range(others + 1):
-        share = _share(question.strategy_name, queues, len(members), (at + step) % len(members))
-        if share is None:
-            return None
-        found.update(dict.fromkeys(share))
-    return list(found)
-
-
-def _share(
-    strategy: str, queues: Sequence[MessageQueue], members: int, at: int | None
-) -> list[MessageQueue] | None:
-    """One share of ``queues``, as Java's strategies of these names give it."""
-    if strategy not in ("AVG", "AVG_BY_CIRCLE"):
-        return None
-    if at is None:
-        return []
-    if strategy == "AVG_BY_CIRCLE":
-        return list(queues[at::members])
-    size, more = divmod(len(queues), members)
-    first = at * size + min(at, more)
-    return list(queues[first : first + size + (at < more)])
 
 
 def _name(mode: ModeSet) -> str:

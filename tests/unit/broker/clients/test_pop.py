@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.core.pop.assignment import AssignmentQuestion, shares
 from gantry_broker.clients.core.pop.records import POP_TOPIC, ModeSet
-from gantry_broker.clients.pop.modes import AssignmentQuestion, shares
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
