@@ -11,6 +11,7 @@ TAKING = "gantry_broker.clients.pop.taking:Taking"
 REQUESTS = "gantry_broker.clients.pop.requests:PopRequests"
 POLLS = "gantry_broker.clients.pop.polls:Polls"
 POPS = "unit/broker/clients/test_pop.py"
+MASTERS = "unit/broker/clients/test_pop_masters.py"
 CORE = "unit/broker/clients/core/test_pop.py"
 
 
@@ -50,7 +51,7 @@ MUTANTS = (
         f"{BOOK}._take_back",
         "for wish in reversed(wishes):",
         "for wish in wishes:",
-        f"{POPS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
+        f"{MASTERS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
     ),
     _mutant(
         "pops-not-taken-back",
@@ -58,7 +59,7 @@ MUTANTS = (
         f"{BOOK}._take_back",
         "self.ledger.undo(undo)",
         "pass",
-        f"{POPS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
+        f"{MASTERS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
     ),
     _mutant(
         "pops-without-their-offset",
@@ -74,7 +75,7 @@ MUTANTS = (
         f"{BOOK}.settled",
         "if self._writing or self._waiting:",
         "if False:",
-        f"{POPS}::test_nothing_is_answered_before_it_is_confirmed",
+        f"{MASTERS}::test_nothing_is_answered_before_it_is_confirmed",
     ),
     _mutant(
         "events-before-dead-letters",
@@ -82,7 +83,7 @@ MUTANTS = (
         f"{BOOK}._write",
         "records = [record for wish in wishes for record in wish.buried]",
         "records = [events_record(events, host)] if events else []",
-        f"{POPS}::test_dead_letters_stand_before_offsets_and_those_before_events",
+        f"{MASTERS}::test_dead_letters_stand_before_offsets_and_those_before_events",
     ),
     _mutant(
         "table-says-nothing-of-its-place",
@@ -90,7 +91,7 @@ MUTANTS = (
         f"{BOOK}._written",
         "self._view.store.committed.commit(GROUP, POP_TOPIC, 0, first)",
         "pass",
-        f"{POPS}::test_a_table_stands_for_the_records_before_it",
+        f"{MASTERS}::test_a_table_stands_for_the_records_before_it",
     ),
     _mutant(
         "pops-without-a-pin",
@@ -122,7 +123,7 @@ MUTANTS = (
         f"{TAKING}._hand_out",
         "if offset in changed:",
         "if False:",
-        f"{POPS}::test_what_is_acknowledged_while_it_is_read_is_not_handed_out",
+        f"{MASTERS}::test_what_is_acknowledged_while_it_is_read_is_not_handed_out",
     ),
     _mutant(
         "tried-for-ever",
@@ -146,7 +147,15 @@ MUTANTS = (
         f"{BOOK}._take_back",
         "if isinstance(undo.event, OffsetMoved):",
         "if False:",
-        f"{POPS}::test_a_reset_that_could_not_be_recorded_is_followed_later",
+        f"{MASTERS}::test_a_reset_that_could_not_be_recorded_is_followed_later",
+    ),
+    _mutant(
+        "served-without-the-table",
+        "what is in flight is handed out to others by a master that does not know of it",
+        f"{BOOK}._read_log",
+        "if reader.table_at is None and start > 0:",
+        "if False:",
+        f"{MASTERS}::test_nothing_is_handed_out_by_a_master_that_lacks_the_table",
     ),
     _mutant(
         "next-pop-left-asleep",

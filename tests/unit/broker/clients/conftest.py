@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.core.transactions import Policy
 from gantry_protocol.bodies import TopicConfig
-from gantry_protocol.command import RemotingCommand, request
-from support.group_view import FakeConnection, FakeGroup
-from support.patience import PATIENCE_S
+from support.broker_client import Client
+from support.group_view import FakeGroup
 
 PULL: dict[str, object] = {
     "consumerGroup": "g",
@@ -25,51 +26,17 @@ PULL: dict[str, object] = {
     "subVersion": 0,
     "expressionType": "TAG",
 }
+START_S = 1_700_000_000.0
 WAITING_PULL: dict[str, object] = {**PULL, "sysFlag": 6, "suspendTimeoutMillis": 15_000}
 
 
-class Client:
-    """One connection, and its requests answered by the processor."""
+class Jumping:
+    """A wall clock that goes with the loop's and can be set."""
 
-    def __init__(self, processor: ClientProcessor, language: str = "JAVA") -> None:
-        self.conn = FakeConnection()
-        self.processor = processor
-        self.language = language
-        self.opaque = 100
+    ahead_s = 0.0
 
-    def ask(
-        self, code: int, ext: dict[str, object] | None = None, body: bytes = b"", **options
-    ) -> tuple[RemotingCommand, RemotingCommand | None]:
-        """The request, and its answer if that came at once."""
-        texts = None if ext is None else {key: _text(value) for key, value in ext.items()}
-        asked = request(code, texts, body, **options)
-        self.opaque += 1
-        asked.opaque, asked.language = self.opaque, self.language
-        answer = self.processor(self.conn, asked)
-        if answer is None:
-            found = [response for to, response in self.conn.replies if to is asked]
-            answer = found[0] if found else None
-        return asked, answer
-
-    def call(self, code: int, ext: dict[str, object] | None = None, body: bytes = b""):
-        """The answer, which must have come."""
-        asked, answer = self.ask(code, ext, body)
-        assert answer is not None
-        assert answer.opaque == asked.opaque
-        assert answer.is_response
-        return answer
-
-    async def answer(self, code: int, ext: dict[str, object] | None = None, body: bytes = b""):
-        """The answer, which may come later."""
-        asked, answer = self.ask(code, ext, body)
-        async with asyncio.timeout(PATIENCE_S):
-            while answer is None and not any(to is asked for to, _ in self.conn.replies):
-                await asyncio.sleep(0.001)
-        return answer or self.conn.answer_to(asked)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def __call__(self) -> float:
+        return START_S + self.ahead_s + asyncio.get_running_loop().time()
 
 
 @pytest.fixture
@@ -82,7 +49,7 @@ def group(tmp_path: Path):
 
 @pytest.fixture
 async def processor(group: FakeGroup):
-    made = ClientProcessor(group, clock=lambda: 1_700_000_000.0)
+    made = ClientProcessor(group, clock=lambda: START_S)
     yield made
     made.close()
 
@@ -96,6 +63,22 @@ async def client(processor: ClientProcessor) -> Client:
 def connect(processor: ClientProcessor):
     """More clients."""
     return lambda language="JAVA": Client(processor, language)
+
+
+@pytest.fixture
+async def serve(group: FakeGroup):
+    """Begins a mastership on what the log holds; time passes with the loop's."""
+    made: list[ClientProcessor] = []
+
+    def begin(clock: Callable[[], float] | None = None, **policy: int) -> ClientProcessor:
+        while made:
+            made.pop().close()
+        made.append(ClientProcessor(group, clock or Jumping(), policy=Policy(**policy)))
+        return made[-1]
+
+    yield begin
+    for processor in made:
+        processor.close()
 
 
 class FullDisk:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gantry_broker.clients import ClientProcessor
-from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal, SendOutcome
@@ -22,7 +20,7 @@ from gantry_protocol.records import (
     decode_record,
 )
 from support import stores
-from support.group_view import FakeConnection, FakeGroup
+from support.group_view import FakeConnection
 from support.late_store import LateStore
 from support.transactions import (
     COMMIT,
@@ -38,52 +36,14 @@ from support.transactions import (
     read_queue,
 )
 
-from .conftest import Client
+from .conftest import START_S, Client, Jumping
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
-
-START_S = 1_700_000_000.0
 
 
 async def _read_log() -> None:
     """Let a new master read what there is."""
     await asyncio.sleep(0.1)
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[FakeGroup]:
-    made = FakeGroup(tmp_path)
-    made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
-    yield made
-    made.messages.log.close()
-
-
-Serve = Callable[..., ClientProcessor]
-
-
-class Jumping:
-    """A wall clock that goes with the loop's and can be set."""
-
-    ahead_s = 0.0
-
-    def __call__(self) -> float:
-        return START_S + self.ahead_s + asyncio.get_running_loop().time()
-
-
-@pytest.fixture
-async def serve(group: FakeGroup) -> Iterator[Serve]:
-    """Begins a mastership on what the log holds; time passes with the loop's."""
-    made: list[ClientProcessor] = []
-
-    def begin(clock: Callable[[], float] | None = None, **policy: int) -> ClientProcessor:
-        while made:
-            made.pop().close()
-        made.append(ClientProcessor(group, clock or Jumping(), policy=Policy(**policy)))
-        return made[-1]
-
-    yield begin
-    for processor in made:
-        processor.close()
 
 
 async def test_a_half_message_is_answered_with_its_place_in_the_half_topic(serve, group) -> None:
