@@ -33,11 +33,10 @@ class MapQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     epoch: Int64 = 0
 
 
-class SealQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """SealQueues (31015): where a master's segments of queues that move end; the body has the ends.
+class QueueReportRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """A master's report on queues of a mapped topic.
 
-    The sender must be the master, by all three, when it is applied. ``map_epoch`` is of the map by
-    which it acts; 0: an older master's, who does not say.
+    The sender must be the master, by all three, when it is applied.
     """
 
     cluster_name: str
@@ -46,11 +45,16 @@ class SealQueuesRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     master_epoch: WireEpoch
     topic: str
     incarnation: str = ""
+
+
+class SealQueuesRequestHeader(QueueReportRequestHeader, frozen=True):
+    """SealQueues (31015): where segments of queues that move end; the body has the ends.
+
+    ``map_epoch`` is of the map by which the master acts; 0: an older one's, who does not say.
+    """
+
     map_epoch: Int64 = 0
 
 
-class ReleaseSegmentsRequestHeader(SealQueuesRequestHeader, frozen=True):
-    """ReleaseSegments (31016): segments of which a master has nothing left; the body names them.
-
-    The sender must be the master, by all three, when it is applied.
-    """
+class ReleaseSegmentsRequestHeader(QueueReportRequestHeader, frozen=True):
+    """ReleaseSegments (31016): segments of which nothing is left; the body names them."""
