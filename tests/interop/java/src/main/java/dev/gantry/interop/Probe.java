@@ -238,7 +238,9 @@ public final class Probe {
         } catch (InterruptedException interrupted) {
             throw interrupted;
         } catch (Exception error) {
-            return error.toString().replaceAll("\\s+", "_");
+            // After its last try the client says only how many there were; the cause is what ended that one.
+            String cause = error.getCause() == null ? "" : " cause: " + error.getCause();
+            return (error + cause).replaceAll("\\s+", "_");
         }
     }
 
