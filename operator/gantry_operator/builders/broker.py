@@ -172,11 +172,13 @@ def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Man
     It has neither the key of the quorum nor a volume: it asks the controllers what everybody may
     ask, and keeps nothing.
     """
-    return pods.container(
-        names.DOOR,
-        image=image,
-        env=(*pods.ADDRESS_ENV, *of_group),
-        ports=DOOR_PORTS,
-        http_port=names.DOOR_HTTP_PORT,
-        resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
+    return pods.led_on(
+        pods.container(
+            names.DOOR,
+            image=image,
+            env=(*pods.ADDRESS_ENV, *of_group),
+            ports=DOOR_PORTS,
+            http_port=names.DOOR_HTTP_PORT,
+            resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
+        )
     )

@@ -18,8 +18,6 @@ REQUESTS_WITH_TIER = {"cpu": "250m", "memory": "512Mi"}
 """Runs of tiers in memory and on their way take up to 224 MiB, and indexes come on top."""
 GRACE_PERIOD_S = 30
 """A front answers what is under way before it ends, which takes as long as a send may take."""
-GOES_ON_S = 3
-"""A deleted pod is led to until every node has heard of it; whom it refuses may not try again."""
 PORTS_VARIABLE = "GANTRY_PORTS"
 BY_SPEC = "spec"
 BY_AUTOSCALER = "autoscaler"
@@ -99,11 +97,8 @@ def _deployment(group: FrontGroup, controllers: ControllerGroup, name: str, imag
             group,
             names.FRONT,
             containers=[
-                _container(group, controllers, image)
-                | {
-                    "volumeMounts": [secret.as_mount() for secret in secrets],
-                    "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(GOES_ON_S)]}}},
-                }
+                pods.led_on(_container(group, controllers, image))
+                | {"volumeMounts": [secret.as_mount() for secret in secrets]}
             ],
             volumes=[secret.as_volume() for secret in secrets],
             grace_period_s=GRACE_PERIOD_S,

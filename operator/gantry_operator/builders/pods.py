@@ -27,6 +27,8 @@ USER_ID = 10001
 """Of the image's user; a number, since `runAsNonRoot` cannot check a name."""
 READABLE_BY_GROUP = 0o440
 """Mode of a Secret's files: the kubelet gives them to the pod's fsGroup."""
+LED_FOR_S = 3
+"""A deleted pod is led to until every node has heard of it; whom it refuses may not try again."""
 
 
 class MountedSecret(NamedTuple):
@@ -266,6 +268,12 @@ def container(
         "resources": resources,
     }
     return made | _probes(http_port)
+
+
+def led_on(made: Manifest) -> Manifest:
+    """A container that clients are led to; it serves on for a while when its pod is deleted."""
+    hook = {"preStop": {"exec": {"command": ["sleep", str(LED_FOR_S)]}}}
+    return made | {"lifecycle": hook}
 
 
 def resources(wanted: Resources, requests: Mapping[str, str]) -> Manifest:

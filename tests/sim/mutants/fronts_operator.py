@@ -24,9 +24,29 @@ MUTANTS = (
         "fronts",
         "a deleted front refuses clients that nodes still lead to it",
         "builders.front:_deployment",
-        '"command": ["sleep", str(GOES_ON_S)]',
-        '"command": ["true"]',
+        "pods.led_on(_container(group, controllers, image))",
+        "_container(group, controllers, image)",
         UnitTests(f"{_BUILT}test_a_deleted_front_serves_until_no_node_leads_clients_to_it"),
+    ),
+    _mutant(
+        "led-no-longer",
+        "fronts",
+        "a deleted front or door refuses clients that nodes still lead to it",
+        "builders.pods:led_on",
+        "str(LED_FOR_S)",
+        '"0"',
+        UnitTests(f"{_BUILT}test_a_deleted_front_serves_until_no_node_leads_clients_to_it"),
+    ),
+    _mutant(
+        "doors-end-at-once",
+        "doors",
+        "a deleted door refuses clients that nodes still lead to it",
+        "builders.broker:_door",
+        "pods.led_on(",
+        "dict(",
+        UnitTests(
+            "unit/operator/test_builders.py::test_a_deleted_door_serves_until_no_node_leads_to_it"
+        ),
     ),
     _mutant(
         "age-of-connections-untold",

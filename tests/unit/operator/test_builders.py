@@ -285,6 +285,12 @@ def test_doors_are_where_the_route_leads_to_them(
     assert [one["name"] for one in found] == expected
 
 
+def test_a_deleted_door_serves_until_no_node_leads_to_it() -> None:
+    broker, door = containers()
+    assert door["lifecycle"] == {"preStop": {"exec": {"command": ["sleep", "3"]}}}
+    assert "lifecycle" not in broker, "a master that is to go hands over at once"
+
+
 def test_the_service_leads_to_the_door_of_a_pod_that_has_one() -> None:
     """And to the broker of one that has none: so it never waits for the last pod to be replaced."""
 
