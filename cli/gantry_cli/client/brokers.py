@@ -15,7 +15,7 @@ from gantry_protocol.bodies import TopicRouteData, decode_body
 from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
-from gantry_protocol.errors import GantryError, RemotingError, ResolveError, WireError
+from gantry_protocol.errors import ConnectError, GantryError, RemotingError, ResolveError, WireError
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.nameserver import GetRouteInfoRequestHeader
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 TEMPLATE = "TBW102"  # a topic of every group, by which producers create topics
 TIMEOUT_S = 3.0
+REFUSED_TRIES, REFUSED_RETRY_S = 20, 0.25  # of a connection; nothing was sent
 TOGETHER_MAX = 16  # questions under way at once
 
 
@@ -111,11 +112,14 @@ async def ask(
 ) -> RemotingCommand:
     """The answer of a group's master, of code 0 or one of ``but``.
 
+    A connection that is refused is tried again for a while. In Kubernetes the address of a group
+    that is just ready, or of a master that is just elected, is refused until each node knows it.
+
     Raises:
         BrokerError: ``what`` did not happen, and why.
     """
     try:
-        answer = await client.calls.call(group.address, command, TIMEOUT_S)
+        answer = await _call(client, group.address, command)
     except (RemotingError, ResolveError, WireError) as error:
         raise BrokerError(
             f"{what}: broker group {group.name} at {group.address} does not answer ({error})."
@@ -124,6 +128,18 @@ async def ask(
         reason = answer.remark or "no reason given"
         raise BrokerError(f"{what} on {group.name}: {reason} (code {answer.code}).")
     return answer
+
+
+async def _call(client: Session, address: str, command: RemotingCommand) -> RemotingCommand:
+    left = REFUSED_TRIES
+    while True:
+        left -= 1
+        try:
+            return await client.calls.call(address, command, TIMEOUT_S)
+        except ConnectError as error:
+            if not (error.refused and left):
+                raise
+        await asyncio.sleep(REFUSED_RETRY_S)
 
 
 async def together(

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from click.testing import CliRunner, Result
+from gantry_cli.client.brokers import REFUSED_TRIES
 from gantry_cli.client.routes import Routes
 from gantry_cli.client.session import Session
 from gantry_cli.commands import groups, offsets, topics
@@ -29,6 +30,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> AdminGroup:
 
     for module in (groups, offsets, topics):
         monkeypatch.setattr(module, "session", session)
+    monkeypatch.setattr("gantry_cli.client.brokers.REFUSED_RETRY_S", 0)
     return made
 
 
@@ -104,9 +106,16 @@ def test_topics_are_changed_by_brokers_which_show_the_controllers_the_key(
 
 
 def test_a_broker_that_does_not_answer_keeps_the_topic(group: AdminGroup) -> None:
-    group.fail(RequestCode.DELETE_TOPIC_IN_BROKER, nobody_listens)
+    refused_always = [nobody_listens] * REFUSED_TRIES
+    group.fail(RequestCode.DELETE_TOPIC_IN_BROKER, *refused_always)
     assert f"orders at {group.address} does not answer" in refused("topics", "delete", "t", "-y")
     assert "t" in group.shapes
+
+
+def test_an_address_that_not_every_node_knows_yet_is_tried_again(group: AdminGroup) -> None:
+    group.fail(RequestCode.UPDATE_AND_CREATE_TOPIC, nobody_listens, nobody_listens)
+    said("topics", "create", "made")
+    assert "made" in group.shapes
 
 
 # ---- groups
