@@ -25,7 +25,7 @@ def no_operator(kube: Kube) -> Iterator[None]:
 
 def test_master_process_killed(trial: Trial) -> None:
     trial.measure(
-        "Master's process SIGKILLed", faults.kill_master_process, runs=10, figures=[KILLED]
+        "Master's process SIGKILLed", faults.kill_master_process, runs=5, figures=[KILLED]
     )
 
 
@@ -34,7 +34,7 @@ def test_master_process_killed_without_an_operator(trial: Trial) -> None:
     trial.measure(
         "Master's process SIGKILLed, operator scaled to zero",
         faults.kill_master_process,
-        runs=10,
+        runs=5,
         figures=[KILLED],
     )
 
@@ -50,7 +50,7 @@ def test_master_process_killed_together_with_the_operator(trial: Trial) -> None:
 
 def test_master_pod_deleted(trial: Trial) -> None:
     trial.measure(
-        "Master's pod deleted gracefully", faults.delete_master_pod, runs=10, figures=[DELETED]
+        "Master's pod deleted gracefully", faults.delete_master_pod, runs=5, figures=[DELETED]
     )
 
 

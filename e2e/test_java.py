@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 NAMESERVER = f"{names.nameserver_service('gantry')}:{names.NAMESERVER_PORT}"
 MESSAGES = 200
 PAUSE_MS = 10
-KILLS = 10
+KILLS = 5
 GAP_LIMIT_MS = 2000
 CONSUME_PATIENCE_S = 180.0
 
