@@ -222,7 +222,7 @@ class Positions:
             conn,
             request,
             question,
-            lambda queue: _offset(request, 0) if _is_young(queue) else _not_found(request),
+            lambda queue: _offset(request, 0) if is_young(queue) else _not_found(request),
         )
         return None
 
@@ -354,7 +354,7 @@ def _queue(request: RemotingCommand, at: int | None = None) -> QueueQuestion:
     return QueueQuestion(header.topic, header.queue_id, at)
 
 
-def _is_young(queue: QueueOffsets) -> bool:
+def is_young(queue: QueueOffsets) -> bool:
     """Whether a new group should not skip the few messages there are."""
     if queue.max_offset == 0:
         return True

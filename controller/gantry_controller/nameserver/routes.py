@@ -12,6 +12,9 @@ know static topics (RIP-21) are told which ones. Who has been wiped, or is being
 topic that may be written, the template included, so producers neither send there nor create topics
 there. A retired group, whose owner is gone, is in no route and no list.
 
+The name of a cluster, and that of a group, has a route like a topic, as upstream's brokers register
+both. RocketMQ's proxy finds by it the brokers of a cluster, and the one that a receipt names.
+
 What all groups have a part in is made in turns (``gantry_controller.turns``). Each group is then
 shown as it was at some moment between the question and the answer.
 """
@@ -21,7 +24,7 @@ from itertools import islice
 import msgspec
 from gantry_protocol.bodies import BrokerData, QueueData, encode_body
 from gantry_protocol.bodies.queue_maps import StaticQueuesOfGroup, static_queues
-from gantry_protocol.bodies.route import MASTER_ID, PERM_WRITE
+from gantry_protocol.bodies.route import MASTER_ID, PERM_READ, PERM_WRITE
 from gantry_protocol.hosts import join_address
 
 from gantry_controller.metadata.fronts import at_fronts
@@ -30,6 +33,8 @@ from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataStat
 from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic
 from gantry_controller.turns import BITS, Work, sorted_in_turns
 
+TOPIC_OF_A_NAME = Topic(read_queue_nums=1, write_queue_nums=1, perm=PERM_READ)
+"""What a cluster or group is in its own route. There is no such topic, so nobody may send to it."""
 SHORT = 20
 """Groups in a route that costs less than half a millisecond."""
 
@@ -96,7 +101,9 @@ def is_short(state: MetadataState, topic: str) -> bool:
     Clients ask for routes all the time, and those of most topics are short. They do not wait, or
     find no room, behind a list of all groups.
     """
-    return topic not in BUILT_IN_TOPICS and len(state.having(topic)) <= min(SHORT, BITS - 1)
+    if topic in BUILT_IN_TOPICS or any(state.serving_by_name(topic)):
+        return False
+    return len(state.having(topic)) <= min(SHORT, BITS - 1)
 
 
 def _keys_with(state: MetadataState, topic: str) -> Work[list[GroupKey]]:
@@ -104,7 +111,11 @@ def _keys_with(state: MetadataState, topic: str) -> Work[list[GroupKey]]:
     if topic in BUILT_IN_TOPICS:  # every group of ours has it
         imported = [key for key in state.imports if key not in state.groups]
         return (yield from sorted_in_turns([*state.all_keys(), *imported]))
-    return (yield from sorted_in_turns(state.having(topic)))
+    having = state.having(topic)
+    if all(key in state.imports for key in having):  # no group of ours has a topic of this name
+        of_cluster = (group.key for group in state.serving_by_name(topic))
+        having = {*having, *state.named(topic), *of_cluster}
+    return (yield from sorted_in_turns(having))
 
 
 def _part_in_route(
@@ -133,7 +144,7 @@ def _part_in_route(
 def _config(state: MetadataState, key: GroupKey, topic: str) -> Topic | None:
     config = state.topic_table(key).topics.get(topic)
     if config is None and state.find(*key) is not None:
-        return BUILT_IN_TOPICS.get(topic)
+        return TOPIC_OF_A_NAME if topic in key else BUILT_IN_TOPICS.get(topic)
     return config
 
 

@@ -30,6 +30,22 @@ MUTANTS = (
         f"{POPS}::test_what_is_popped_is_invisible_until_its_time_is_over",
     ),
     _mutant(
+        "young-queues-skipped",
+        "a new group that comes a moment after the first message never gets it",
+        f"{TAKING}._current",
+        "wanted.from_end and not is_young(place)",
+        "wanted.from_end",
+        f"{POPS}::test_a_new_group_skips_nothing_of_a_young_queue",
+    ),
+    _mutant(
+        "all-queues-young",
+        "a new group that wants new messages gets all old ones",
+        f"{TAKING}._current",
+        "wanted.from_end and not is_young(place)",
+        "False",
+        f"{POPS}::test_a_new_group_begins_where_it_says",
+    ),
+    _mutant(
         "receipts-never-over",
         "a late acknowledgement takes away a message that somebody else works on",
         f"{LEDGER}:PopLedger.state",

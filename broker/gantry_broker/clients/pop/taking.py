@@ -24,6 +24,7 @@ from gantry_broker.clients.core.delay.retries import DEAD_LETTER_PREFIX, Fate, r
 from gantry_broker.clients.core.pop.ledger import Held, PopQueue
 from gantry_broker.clients.core.pop.records import Acked, InFlight, OffsetMoved, Popped, QueueId
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.offsets import is_young
 from gantry_broker.clients.pop.book import UNKNOWN, PopBook
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
@@ -59,7 +60,7 @@ class WantedMessages(msgspec.Struct, frozen=True):
         count: messages at most.
         invisible_ms: for so long nobody else gets them.
         codes: tag codes to deliver; None delivers everything.
-        from_end: a group that is new begins behind the last message.
+        from_end: a group that is new begins behind the last message, but for a young queue.
         ordered: queues are taken in order, one batch of each at a time.
         attempt: of ordered consumption, the client's name for this try.
         tries: how often a message may be popped again; below 0: always.
@@ -268,7 +269,8 @@ class Taking:
         if offset is None:
             place: QueueOffsets
             (place,) = yield [QueueQuestion(queue_id.topic, queue_id.queue_id)]
-            offset = place.max_offset if wanted.from_end else place.min_offset
+            is_from_end = wanted.from_end and not is_young(place)
+            offset = place.max_offset if is_from_end else place.min_offset
         if not self._book.ready or self._book.is_behind:
             return None
         self._book.commit(queue_id, offset)

@@ -242,13 +242,20 @@ async def test_pops_that_cannot_be_served_are_refused(serve, group, changes, cod
     assert answer.remark
 
 
-async def test_a_new_group_begins_where_it_says(serve, group) -> None:
+async def test_a_new_group_begins_where_it_says(serve, group, monkeypatch) -> None:
+    monkeypatch.setattr("gantry_broker.clients.offsets._YOUNG_QUEUE_BYTES", 0)
     consumer = Consumer(serve())
     fill(group, "old")
     assert await consumer.pop(initMode=1, queueId=0) == {}
     fill(group, "new")
     assert list(await consumer.pop(initMode=1, queueId=0)) == ["new"]
     assert list(await consumer.pop(consumerGroup="other")) == ["old", "new"]
+
+
+async def test_a_new_group_skips_nothing_of_a_young_queue(serve, group) -> None:
+    consumer = Consumer(serve())
+    fill(group, "old")
+    assert list(await consumer.pop(initMode=1, queueId=0)) == ["old"]
 
 
 async def test_a_queue_in_order_waits_for_its_batch(serve, group) -> None:

@@ -237,6 +237,42 @@ class TestRoute:
         (queue,) = json.loads(route(harness, "TBW102").body)["queueDatas"]
         assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (7, 8, 8)
 
+    @pytest.mark.parametrize("name", [CLUSTER, NAME])
+    async def test_names_of_clusters_and_groups_have_one(self, harness: Harness, name: str) -> None:
+        """RocketMQ's proxy looks a cluster's brokers up so, and the one that a receipt names."""
+        start(harness)
+        data = json.loads(route(harness, name).body)
+        (broker,), (queue,) = data["brokerDatas"], data["queueDatas"]
+        assert (broker["cluster"], broker["brokerName"]) == (CLUSTER, NAME)
+        assert queue["perm"] == 4, "nobody sends there"
+
+    async def test_names_of_other_clusters_lead_nowhere(self, harness: Harness) -> None:
+        start(harness)
+        for name in (CLUSTER[:-1], CLUSTER + "0", NAME[:-1]):
+            assert route(harness, name).code == ResponseCode.TOPIC_NOT_EXIST
+
+    async def test_a_topic_of_a_cluster_s_name_is_at_the_groups_that_have_it(
+        self, harness: Harness
+    ) -> None:
+        start(harness)
+        named = {"clusterName": CLUSTER, "brokerName": "second"}
+        code = f"{address(1)};17"
+        assert harness.call(1013, {**named, "appliedBrokerId": "1", "registerCheckCode": code})
+        assert harness.register(1, **named).code == harness.elect(1, **named).code == 0
+        create = {"topic": CLUSTER, "readQueueNums": "4", "writeQueueNums": "8", "perm": "6"}
+        of_one = {"clusterName": CLUSTER, "brokerName": NAME}
+        assert harness.call(17, {**create, **of_one}).code == 0
+        (queue,) = json.loads(route(harness, CLUSTER).body)["queueDatas"]
+        assert (queue["brokerName"], queue["perm"], queue["writeQueueNums"]) == (NAME, 6, 8)
+
+    async def test_a_cluster_s_name_leads_to_old_brokers_and_ours(self, harness: Harness) -> None:
+        """Those report it among their topics."""
+        start(harness)
+        told = registration(CLUSTER, "old")
+        assert report(harness, 0, "h", told, clusterName=CLUSTER).code == 0
+        data = json.loads(route(harness, CLUSTER).body)
+        assert {item["brokerName"] for item in data["brokerDatas"]} == {NAME, "old"}
+
     async def test_traced_messages_have_a_topic_before_the_first(self, harness: Harness) -> None:
         start(harness)
         data = json.loads(route(harness, "RMQ_SYS_TRACE_TOPIC").body)
@@ -247,7 +283,7 @@ class TestRoute:
     async def test_a_retired_group_is_in_no_route_and_no_list(self, harness: Harness) -> None:
         start(harness)
         harness.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid="u1"))
-        for topic in ("Orders", "TBW102"):
+        for topic in ("Orders", "TBW102", CLUSTER, NAME):
             assert route(harness, topic).code == ResponseCode.TOPIC_NOT_EXIST
         info = json.loads(harness.call(106).body)
         assert info == {"brokerAddrTable": {}, "clusterAddrTable": {}}

@@ -49,13 +49,15 @@ class Receipt(msgspec.Struct, frozen=True):
 def parse_receipt(text: str) -> Receipt:
     """The receipt in ``extraInfo``, whose fields are separated by blanks.
 
+    RocketMQ's proxy adds a field, where the message is in its broker's log.
+
     Raises:
         BodyError: it is none.
     """
     fields = text.split(" ")
-    if len(fields) != _FIELDS or fields[4] != _NORMAL:
+    if len(fields) not in (_FIELDS, _FIELDS + 1) or fields[4] != _NORMAL:
         raise BodyError(f"the receipt {text[:128]!r} is none of this broker's")
-    numbers = [_number(field) for field in (*fields[1:4], *fields[6:])]
+    numbers = [_number(field) for field in (*fields[1:4], *fields[6:_FIELDS])]
     if None in numbers:
         raise BodyError(f"the receipt {text[:128]!r} has a number that is none")
     popped, invisible, revive, queue_id, offset = numbers

@@ -178,8 +178,9 @@ def test_a_queue_has_a_bound_and_so_have_all() -> None:
     assert ledger.room(None) == 0
 
 
-def test_a_receipt_reads() -> None:
-    found = parse_receipt("3 1795241311540 60000 0 0 broker-a 2 5")
+@pytest.mark.parametrize("added", ["", " 4096"], ids=["of a client", "of RocketMQ's proxy"])
+def test_a_receipt_reads(added: str) -> None:
+    found = parse_receipt("3 1795241311540 60000 0 0 broker-a 2 5" + added)
     assert (found.popped_ms, found.invisible_ms, found.revive_queue) == (1795241311540, 60_000, 0)
     assert (found.broker_name, found.queue_id, found.offset) == ("broker-a", 2, 5)
 
