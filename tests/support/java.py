@@ -31,6 +31,19 @@ def clients(version: str = "5.3.3") -> str:
     return f"{target / 'classes'}:{jars}"
 
 
+def proxy() -> str:
+    """Class path of upstream's proxy."""
+    project = INTEROP / "java_proxy"
+    return _classpath(project, project / "target")
+
+
+def grpc_clients() -> str:
+    """Class path of the program in ``interop/java_grpc``."""
+    project = INTEROP / "java_grpc"
+    target = project / "target"
+    return f"{target / 'classes'}:{_classpath(project, target, 'compile')}"
+
+
 def _classpath(project: Path, target: Path, *goals: str) -> str:
     """What a project needs at run time, as `java -cp` takes it; after `goals`, once per change."""
     kept = target / "classpath"

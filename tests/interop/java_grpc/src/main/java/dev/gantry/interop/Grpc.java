@@ -1,0 +1,126 @@
+package dev.gantry.interop;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Map;
+import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientException;
+import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
+import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
+import org.apache.rocketmq.client.apis.message.Message;
+import org.apache.rocketmq.client.apis.message.MessageView;
+import org.apache.rocketmq.client.apis.producer.Producer;
+
+/**
+ * The official gRPC client with its defaults, as one process that goes on until it is killed. Prints a line per event:
+ * {@code READY}, {@code ACK key}, {@code NACK key error}, {@code GOT key attempt}, {@code DONE key} for a message that
+ * the server has acknowledged to be consumed, {@code FAILED key} for one that is to come again, {@code ERROR error}.
+ */
+public final class Grpc {
+    private static final Duration INVISIBLE = Duration.ofSeconds(10);
+    private static final int AT_ONCE = 16;
+
+    private Grpc() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        String topic = args[2];
+        ClientConfiguration server = ClientConfiguration.newBuilder().setEndpoints(args[1]).enableSsl(false).build();
+        switch (args[0]) {
+            case "produce":
+                produce(server, topic, Integer.parseInt(args[3]));
+                break;
+            case "push":
+                push(server, topic, args[3]);
+                break;
+            case "simple":
+                simple(server, topic, args[3]);
+                break;
+            default:
+                throw new IllegalArgumentException(args[0]);
+        }
+    }
+
+    /** Sends one message after another; one that was refused is not sent again. */
+    private static void produce(ClientConfiguration server, String topic, int pauseMillis) throws Exception {
+        ClientServiceProvider provider = ClientServiceProvider.loadService();
+        Producer producer = provider.newProducerBuilder().setClientConfiguration(server).setTopics(topic).build();
+        say("READY");
+        for (int number = 0;; number++) {
+            String key = "key-" + number;
+            byte[] body = ("message " + number).getBytes(StandardCharsets.UTF_8);
+            Message message = provider.newMessageBuilder().setTopic(topic).setKeys(key).setBody(body).build();
+            try {
+                producer.send(message);
+                say("ACK " + key);
+            } catch (ClientException error) {
+                say("NACK " + key + " " + word(error));
+            }
+            Thread.sleep(pauseMillis);
+        }
+    }
+
+    /** Consumes as messages come; each tenth one fails at its first attempt. */
+    private static void push(ClientConfiguration server, String topic, String group) throws Exception {
+        ClientServiceProvider.loadService().newPushConsumerBuilder()
+            .setClientConfiguration(server)
+            .setConsumerGroup(group)
+            .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
+            .setMessageListener(message -> {
+                String key = key(message);
+                say("GOT " + key + " " + message.getDeliveryAttempt());
+                boolean fails = message.getDeliveryAttempt() == 1 && key.endsWith("7");
+                say((fails ? "FAILED " : "DONE ") + key);
+                return fails ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+            })
+            .build();
+        say("READY");
+        Thread.currentThread().join();
+    }
+
+    /** Takes messages and acknowledges each. */
+    private static void simple(ClientConfiguration server, String topic, String group) throws Exception {
+        SimpleConsumer consumer = ClientServiceProvider.loadService().newSimpleConsumerBuilder()
+            .setClientConfiguration(server)
+            .setConsumerGroup(group)
+            .setAwaitDuration(Duration.ofSeconds(5))
+            .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
+            .build();
+        say("READY");
+        while (true) {
+            try {
+                for (MessageView message : consumer.receive(AT_ONCE, INVISIBLE)) {
+                    say("GOT " + key(message) + " " + message.getDeliveryAttempt());
+                    acknowledge(consumer, message);
+                }
+            } catch (ClientException error) {
+                say("ERROR " + word(error));
+                Thread.sleep(100);
+            }
+        }
+    }
+
+    private static void acknowledge(SimpleConsumer consumer, MessageView message) {
+        try {
+            consumer.ack(message);
+            say("DONE " + key(message));
+        } catch (ClientException error) { // it comes again
+            say("ERROR " + word(error));
+        }
+    }
+
+    private static String key(MessageView message) {
+        return message.getKeys().iterator().next();
+    }
+
+    private static String word(Exception error) {
+        return error.toString().replaceAll("\\s+", "_");
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+}
