@@ -38,8 +38,9 @@ from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.glance import Glimpse
 from gantry_protocol.remoting.splice import Budget, Splice
-from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS
+from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS, SENDS
 from gantry_protocol.remoting.upstream import Upstream
+from gantry_protocol.send_answer import MAY_BE_STORED
 
 from gantry_broker.clients.plain_sends import HOST
 from gantry_broker.clients.resent import RESENT, Marks
@@ -257,12 +258,17 @@ class ClientRouter:
         # A master that serves nobody is cut off: there may be another one elsewhere, not here.
         return self._pass_on(conn, request, HOLD_S if processor is None else PROXIED_HOLD_S)
 
-    def refusal(self, asked: RemotingCommand) -> RemotingCommand:
-        """The answer to a request that no master will get: ask again."""
+    def refusal(self, asked: RemotingCommand, *, was_given: bool) -> RemotingCommand:
+        """The answer to a request that no master will get, or get again: ask again.
+
+        A send that a master was given says that it may be in the log: whoever is plainly refused
+        may take it for granted that it is not.
+        """
         self.refused_total += 1
         if asked.code in PULLS:
             return _pull_again(asked)
-        return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
+        ext = {MAY_BE_STORED: "true"} if was_given and asked.code in SENDS else None
+        return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER, ext)
 
     def _is_former(self, conn: Connection) -> bool:
         """Whether it was handed over for an earlier epoch than the one that is served here.
@@ -275,7 +281,7 @@ class ClientRouter:
         self, conn: Connection, request: RemotingCommand, hold_s: float
     ) -> RemotingCommand | None:
         if self._closed or (len(self._pipes) >= HELD_MAX and self.held >= HELD_MAX):
-            return self.refusal(request)
+            return self.refusal(request, was_given=False)
         conn.hold(request)
         self._adopt(conn, hold_s)
         return None
@@ -357,7 +363,7 @@ class ClientRouter:
         conn.cork()
         for asked in conn.take_unanswered():
             if not asked.is_oneway:
-                answer = self.refusal(asked)
+                answer = self.refusal(asked, was_given=True)
                 answer.opaque, answer.flag = asked.opaque, answer.flag | FLAG_RESPONSE
                 conn.write_raw(encode(answer))
         conn.close()

@@ -80,8 +80,8 @@ class Owner(Protocol):
     def ended(self, splice: "Splice") -> None:
         """It is over: the client is gone, or served here; said once."""
 
-    def refusal(self, asked: RemotingCommand) -> RemotingCommand:
-        """The answer to a request that no master will get."""
+    def refusal(self, asked: RemotingCommand, *, was_given: bool) -> RemotingCommand:
+        """The answer to a request that no master will get; ``was_given``: or get again."""
 
 
 class Splice:
@@ -236,12 +236,12 @@ class Splice:
         if not self.ended:
             self._wait_with_put_off()
             self.connection.cork()
-            self._answer(self._table.give_up())
+            self._give_up()
             self.close()
 
     def refuse(self) -> None:
         """No master came in time: say so to everything that waits, and listen again."""
-        self._answer(self._table.give_up())
+        self._give_up()
         self._count()
         self.connection.pause_client(False)
 
@@ -255,7 +255,7 @@ class Splice:
         self._drop_upstream()
         self.ended = True
         handover = self._table.hand_over()
-        self._answer(handover.refused)
+        self._answer(handover.refused, was_given=True)
         self._note(len(handover.marked), len(handover.refused))
         self._epoch = 0  # what is served here is passed on to nobody
         data = b"".join([*self._introduction([]), *handover.frames, self._said.take_rest()])
@@ -301,7 +301,7 @@ class Splice:
             upstream.pause(True)
         self.take_unanswered()
         handover = self._table.hand_over()
-        self._answer(handover.refused)
+        self._answer(handover.refused, was_given=True)
         self._note(len(handover.marked), len(handover.refused))
         upstream.write(
             b"".join(
@@ -509,15 +509,20 @@ class Splice:
             is_held_up = bool(self._put_off) or (self.has_asides and self._client_congested)
             self.connection.pause_client(self._table.is_full or is_held_up)
 
-    def _answer(self, glimpses: Iterable[Glimpse]) -> None:
-        """Refuse what no master will get, in the owner's words."""
+    def _give_up(self) -> None:
+        wanted = self._table.give_up()
+        self._answer(wanted.given, was_given=True)
+        self._answer(wanted.waiting, was_given=False)
+
+    def _answer(self, glimpses: Iterable[Glimpse], *, was_given: bool) -> None:
+        """Refuse what no master will get, or get again, in the owner's words."""
         for glimpse in glimpses:
             try:
                 (asked,) = FrameDecoder(expect_preamble=False).feed(glimpse.frame)
             except FrameError:
                 self.connection.close()
                 return
-            answer = self._owner.refusal(asked)
+            answer = self._owner.refusal(asked, was_given=was_given)
             answer.opaque, answer.flag = asked.opaque, answer.flag | FLAG_RESPONSE
             self.connection.write_raw(encode(answer))
 

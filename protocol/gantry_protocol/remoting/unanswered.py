@@ -83,6 +83,18 @@ class Handover(NamedTuple):
     refused: list[Glimpse]
 
 
+class GivenUp(NamedTuple):
+    """The requests that want an answer, and get none from a master.
+
+    Attributes:
+        given: a master was given them, and may have carried them out.
+        waiting: no master was.
+    """
+
+    given: list[Glimpse]
+    waiting: list[Glimpse]
+
+
 class Unanswered:
     """The table of one client.
 
@@ -175,10 +187,10 @@ class Unanswered:
                 self._keep(glimpse)
         return Handover(frames, marked, refused)
 
-    def give_up(self) -> list[Glimpse]:
+    def give_up(self) -> GivenUp:
         """No master came: forget everything; what wants an answer is returned for a refusal."""
-        wanted = [*self._given.values()]
-        wanted += [item for item in self._waiting if not item.flag & _NO_REQUEST]
+        waiting = [item for item in self._waiting if not item.flag & _NO_REQUEST]
+        wanted = GivenUp([*self._given.values()], waiting)
         self._given.clear()
         self._waiting.clear()
         self.size_bytes = self._urgent = 0

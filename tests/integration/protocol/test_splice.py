@@ -54,7 +54,7 @@ class Replica:
     def ended(self, splice: Splice) -> None:
         self.over.append(splice)
 
-    def refusal(self, asked: RemotingCommand) -> RemotingCommand:
+    def refusal(self, asked: RemotingCommand, *, was_given: bool) -> RemotingCommand:
         return reply(asked, 14, "refused")
 
 

@@ -125,9 +125,19 @@ def test_it_is_full_by_bytes_and_by_count(monkeypatch: pytest.MonkeyPatch) -> No
     for opaque in range(4):
         table.give(said(PULL, opaque))
     assert table.is_full
-    assert len(table.give_up()) == 4
+    assert len(table.give_up().given) == 4
     assert not table.is_full
     assert table.size_bytes == 0
+
+
+def test_what_is_given_up_says_what_a_master_may_have_carried_out() -> None:
+    table = Unanswered()
+    table.give(said(SEND, 1))
+    table.wait(said(SEND, 2))
+    table.wait(said(SEND, 3, flag=2))
+    given, waiting = table.give_up()
+    assert [glimpse.opaque for glimpse in given] == [1]
+    assert [glimpse.opaque for glimpse in waiting] == [2], "nobody waits for a oneway send"
 
 
 def test_the_last_heartbeat_is_kept_until_the_client_leaves_a_group() -> None:

@@ -16,6 +16,7 @@ from gantry_protocol.frame import encode
 from gantry_protocol.proxy_preamble import build_v1
 from gantry_protocol.remoting import splice
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.send_answer import MAY_BE_STORED
 from support.routed_member import READ, WRITE, Member, ask, until
 
 
@@ -78,6 +79,32 @@ async def test_nobody_waits_for_ever_and_who_did_looks_elsewhere(
     await until(lambda: client.closed)
     one.become_master()
     assert await ask(await one.client()) == "one"
+
+
+async def test_a_refusal_says_whether_a_master_may_have_stored_the_send(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client may take it for granted otherwise that what it was refused is not there."""
+    monkeypatch.setattr(routing, "HOLD_S", 0.1)
+    one, other = members
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client) == "other"
+    parked: list[RemotingCommand] = []
+    other.router.processor = lambda conn, command: parked.append(command)
+    given = asyncio.create_task(client.call(request(WRITE), 5))
+    read = asyncio.create_task(client.call(request(309), 5))
+    await until(lambda: len(parked) == 2)
+    one.follow("")
+    for conn in list(other.server.connections.values()):
+        conn.abort()
+    waiting = asyncio.create_task((await one.client()).call(request(WRITE), 5))
+    assert [(answer.code, answer.ext) for answer in await asyncio.gather(given, read, waiting)] == [
+        (14, {MAY_BE_STORED: "true"}),
+        (14, None),
+        (14, None),
+    ]
 
 
 async def test_a_master_that_does_not_accept_is_not_waited_for_longer_than_none(
@@ -468,7 +495,8 @@ async def test_a_master_that_is_cut_off_lets_its_clients_go(
     await until(lambda: len(asked) == 2)
     other.serving = False  # and its processor stays: it may go on
     other.router.let_go(list(other.server.connections.values()))
-    assert (await asking[0]).code == 14
+    refusal = await asking[0]
+    assert (refusal.code, refusal.ext) == (14, {MAY_BE_STORED: "true"})
     await until(lambda: direct.closed)
     stranger = await other.client()
     assert (await stranger.call(request(READ), 5)).code == 14
