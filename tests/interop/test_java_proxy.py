@@ -8,9 +8,7 @@ failed, and what was in flight when the master was killed.
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import java
 from support.cli_cluster import cluster_with_group, settled
-from support.java_programs import JavaProgram, until
+from support.java_programs import JavaProgram, running, until
 
 TOPIC, QUEUES, PAUSE_MS = "proxied", 4, 20
 PUSHED, TAKEN = "interop-push", "interop-simple"
@@ -90,38 +88,17 @@ def proxy(home: Path, name_servers: str) -> Iterator[str]:
         "useEndpointPortFromRequest": True,
     }
     (place / "conf" / "rmq-proxy.json").write_text(json.dumps(settings))
-    command = [
-        *("nice", "-n", "5", "java", "-cp", java.proxy(), f"-Duser.home={place}", "-Xmx256m"),
-        *(*java.SHORT_LIVED, "org.apache.rocketmq.proxy.ProxyStartup"),
-    ]
     homes = {"RMQ_PROXY_HOME": str(place), "ROCKETMQ_HOME": str(place)}
-    with running(place, command, homes) as started:
+    main = "org.apache.rocketmq.proxy.ProxyStartup"
+    with running(place, java.proxy(), "-Xmx256m", main, settings=homes) as started:
         until(lambda: any("successfully" in line for line in started.lines), "it serves", started)
         yield f"127.0.0.1:{grpc_port}"
 
 
 def client(home: Path, *args: object) -> AbstractContextManager[JavaProgram]:
     """A process of the program in ``java_grpc``."""
-    command = ["nice", "-n", "5", "java", "-cp", java.grpc_clients(), f"-Duser.home={home}"]
-    command += ["-Xmx96m", *java.SHORT_LIVED, "dev.gantry.interop.Grpc", *map(str, args)]
-    return running(home / str(args[0]), command, {})
-
-
-@contextmanager
-def running(home: Path, command: list[str], settings: dict[str, str]) -> Iterator[JavaProgram]:
-    home.mkdir(parents=True, exist_ok=True)
-    errors = home / "errors"
-    with errors.open("wb") as stderr:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=os.environ | settings
-        )
-    started = JavaProgram(process, errors)
-    try:
-        yield started
-    finally:
-        process.kill()
-        process.wait()
-        started.reader.join()
+    program = "dev.gantry.interop.Grpc"
+    return running(home / str(args[0]), java.grpc_clients(), "-Xmx96m", program, *args)
 
 
 def free_ports(count: int) -> list[int]:

@@ -7,13 +7,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from support import java
 
 WITHIN_S = 300.0  # whatever is waited for
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class JavaProgram:
@@ -41,14 +43,28 @@ class JavaProgram:
         return [rest for found, *rest in self.lines[:] if found == kind]
 
 
+def program(home: Path, *args: object) -> AbstractContextManager[JavaProgram]:
+    """One of the programs in ``interop/java``."""
+    return running(home, java.clients(), "-Xmx64m", "dev.gantry.interop.Probe", *args)
+
+
 @contextmanager
-def program(home: Path, *args: object) -> Iterator[JavaProgram]:
-    command = ["nice", "-n", "5", "java", "-cp", java.clients(), f"-Duser.home={home}"]
-    command += ["-Xmx64m", *java.SHORT_LIVED, "dev.gantry.interop.Probe", *map(str, args)]
+def running(
+    home: Path, classpath: str, *args: object, settings: Mapping[str, str] = NONE
+) -> Iterator[JavaProgram]:
+    """A Java process with these arguments, and ``settings`` in its environment."""
+    command = ["nice", "-n", "5", "java", "-cp", classpath, f"-Duser.home={home}"]
+    command += [*java.SHORT_LIVED, *map(str, args)]
     home.mkdir(parents=True, exist_ok=True)
     handle, errors = tempfile.mkstemp(prefix="java-", suffix=".err", dir=home)
     with os.fdopen(handle, "wb") as stderr:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **settings},
+        )
     started = JavaProgram(process, Path(errors))
     try:
         yield started
