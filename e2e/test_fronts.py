@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.java import JavaClient
+    from harness.java_log import Refusal
     from harness.kube import Kube, Object
     from harness.report import Report
 
@@ -35,6 +36,9 @@ SIZE = {"size": "100Mi"}
 SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}  # beside the group that all tests share
 PATIENCE_S = 240.0
 FRONT_LIMIT_MS, MASTER_LIMIT_MS = 500.0, 1000.0
+KILLED = "A front SIGKILLed"
+LED_ON_MS = 3000.0  # nodes lead to a front that was killed until its kubelet has seen that
+NOBODY = "RemotingConnectException"
 
 
 class Split:
@@ -84,7 +88,13 @@ class Split:
             self.trial.report.add(name, "write gap", gaps, limit=limits[scenario], account=account)
             account = Account()
         assert not lost, sorted(lost)[:5]
-        assert sent.nacks == []
+        assert [one for one in sent.nacks if not self._met_a_killed_front(one)] == []
+
+    def _met_a_killed_front(self, refusal: Refusal) -> bool:
+        """Whether its three tries, all at once, may have been led to a front that was killed."""
+        struck = [at_ms for scenario, at_ms, _ in self._struck_ms if scenario == KILLED]
+        soon = any(0 <= refusal.at_ms - at_ms <= LED_ON_MS for at_ms in struck)
+        return soon and NOBODY in refusal.reason
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +168,7 @@ def test_a_front_is_killed(split: Split) -> None:
         signal(process, "KILL")
         return struck_s
 
-    split.measure("A front SIGKILLed", kill, runs=2, limit_ms=FRONT_LIMIT_MS)
+    split.measure(KILLED, kill, runs=2, limit_ms=FRONT_LIMIT_MS)
 
 
 def test_the_master_behind_fronts_is_killed(split: Split) -> None:
