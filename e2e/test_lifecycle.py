@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("kube")
 
 GROUP = "orders"
 START_PATIENCE_S = 90.0
-ROLL_PATIENCE_S = 180.0
+ROLL_PATIENCE_S = 300.0
 DELETE_PATIENCE_S = 90.0
 NAMESPACE_PATIENCE_S = 180.0
 SIZE = "100Mi"
