@@ -88,7 +88,7 @@ class Split:
             self.trial.report.add(name, "write gap", gaps, limit=limits[scenario], account=account)
             account = Account()
         assert not lost, sorted(lost)[:5]
-        assert [one for one in sent.nacks if not self._met_a_killed_front(one)] == []
+        assert [nack for nack in sent.nacks if not self._met_a_killed_front(nack)] == []
 
     def _met_a_killed_front(self, refusal: Refusal) -> bool:
         """Whether its three tries, all at once, may have been led to a front that was killed."""

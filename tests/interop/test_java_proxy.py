@@ -8,7 +8,6 @@ failed, and what was in flight when the master was killed.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from gantry_lab.bench.ports import free_ports
 from support import java
 from support.cli_cluster import cluster_with_group, settled
 from support.java_programs import JavaProgram, running, until
@@ -99,15 +99,6 @@ def client(home: Path, *args: object) -> AbstractContextManager[JavaProgram]:
     """A process of the program in ``java_grpc``."""
     program = "dev.gantry.interop.Grpc"
     return running(home / str(args[0]), java.grpc_clients(), "-Xmx96m", program, *args)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 where nobody listens."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def done(consumer: JavaProgram) -> Counter[str]:
