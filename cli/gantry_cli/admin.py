@@ -32,6 +32,7 @@ from gantry_protocol.admin_client.errors import (
 )
 from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_protocol.admin_client.quorum import Endpoint, Quorum
+from gantry_protocol.admin_client.session import open_session
 from gantry_protocol.errors import GantryError
 from pydantic import BaseModel, ValidationError
 
@@ -62,7 +63,7 @@ class AdminClient:
         self._opened: Quorum | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession()
+        self._session = open_session()
         self._opened = Quorum(
             "The controller group", lambda: self._endpoints, self._read_token, self._session
         )

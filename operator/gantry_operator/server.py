@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
+from gantry_protocol.admin_client.session import open_session
 from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
@@ -149,7 +149,7 @@ async def _act(
     cache, queue = Cache(), WorkQueue[Key]()
     listener = Listener(cache, queue)
     resync = Resync(api, cache, settings.namespaces, queue.add, metrics)
-    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
+    async with open_session() as session, asyncio.TaskGroup() as group:
         tasks: set[asyncio.Task[None]] = set()
 
         def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

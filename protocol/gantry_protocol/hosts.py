@@ -2,18 +2,18 @@
 
 A cluster without DNS (``gantry local``) hands its processes a JSON file ``{"name": "127.77.0.1",
 ...}`` in the variable ``GANTRY_HOSTS``; a name found there wins over DNS. The file is read again
-when its modification time, size or inode changes, so pods may come and go. DNS is asked through the
-event loop, never in it. Nothing is cached beyond the file: a pod that moves must be found at once.
+when its modification time, size or inode changes, so pods may come and go. DNS is asked each time,
+through the event loop, never in it: a pod that moves must be found at once. What it answered last
+serves only while it does not answer (``lookups``).
 """
 
-import asyncio
 import ipaddress
 import json
 import os
-import socket
 from pathlib import Path
 
 from gantry_protocol.errors import ResolveError
+from gantry_protocol.lookups import lookups
 
 HOSTS_VARIABLE = "GANTRY_HOSTS"
 
@@ -79,7 +79,7 @@ async def resolve(host: str) -> str:
     """The IP address to connect to for ``host``; an address stands for itself.
 
     Raises:
-        ResolveError: neither the hosts file nor DNS knows the name.
+        ResolveError: neither the hosts file nor DNS knows the name, or DNS never answered.
     """
     try:
         return str(ipaddress.ip_address(host.strip("[]")))
@@ -88,19 +88,10 @@ async def resolve(host: str) -> str:
     known = from_hosts_file(host)
     if known is not None:
         return known
-    loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return await lookups().find(host)
     except (OSError, UnicodeError) as error:  # UnicodeError: a label no IDNA codec accepts
         raise ResolveError(f"The host name {host!r} has no address: {error}.") from error
-    for family in (
-        socket.AF_INET,
-        socket.AF_INET6,
-    ):  # store hosts are IPv4 wherever there is a choice
-        for entry in found:
-            if entry[0] == family:
-                return str(entry[4][0])
-    raise ResolveError(f"The host name {host!r} has no address.")
 
 
 def split_address(address: str, default_port: int | None = None) -> tuple[str, int]:

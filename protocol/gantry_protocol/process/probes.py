@@ -25,6 +25,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.process.listening import bind, stop_listening
+from gantry_protocol.process.metrics import LookupsCollector
 from gantry_protocol.process.strangers import AddressRate, Comers, Guard, quiet_logger
 
 Probe = Callable[[], tuple[bool, str]]
@@ -68,6 +69,7 @@ class HttpServer:
         self._max_connections = max_connections
         self._listener: asyncio.Server | None = None
         self.registry = CollectorRegistry() if registry is None else registry
+        self.registry.register(LookupsCollector())
         self.pace = AddressRate()
         self._comers = Comers(max(1, max_connections // 2))  # the rest is for probes
         self._rendering: asyncio.Task[bytes] | None = None  # has not begun, so others may share it
