@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from harness.kube import Object
 
-CONTAINERD_SCHEME = "containerd://"
+CTR = ("ctr", "--namespace", "k8s.io")
 UNABLE_TO_FREEZE = "unable to freeze"
 FREEZE_PATIENCE_S = 8.0
 FREEZE_PAUSE_S = 0.5
+RUNNING_PATIENCE_S = 10.0  # a killed container starts again after a second
 
 
 class Process(NamedTuple):
@@ -39,24 +40,32 @@ def on_node(node: str, *argv: str, timeout_s: float = 30.0) -> str:
 
 
 def process_of(pod: Object, container: str = "") -> Process:
-    """The process of a running pod's container, by default of its first.
+    """The process of a pod's container, by default of its first.
+
+    The node is asked, not the pod's status: that lags behind a container that was just killed.
 
     Raises:
-        CommandError: the pod has no running container.
+        TimeoutError: the container does not run.
     """
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
     container = container or pod["spec"]["containers"][0]["name"]
-    for status in pod["status"].get("containerStatuses", ()):
-        if status["name"] != container or "running" not in status["state"]:
-            continue
-        container_id = status["containerID"].removeprefix(CONTAINERD_SCHEME)
-        tasks = on_node(node, "ctr", "-n", "k8s.io", "task", "ls")
+    return wait_until(
+        f"container {container} of pod {name} runs on {node or 'a node'}",
+        RUNNING_PATIENCE_S,
+        lambda: _running(node, pod["metadata"]["uid"], container),
+    )
+
+
+def _running(node: str, pod_uid: str, container: str) -> Process | None:
+    labels = {"io.kubernetes.pod.uid": pod_uid, "io.kubernetes.container.name": container}
+    wanted = ",".join(f'labels."{label}"=={text}' for label, text in labels.items())
+    ids = on_node(node, *CTR, "containers", "ls", "--quiet", wanted).split()
+    tasks = on_node(node, *CTR, "tasks", "ls")
+    for container_id in ids:
         found = re.search(rf"^{container_id}\s+(\d+)\s+RUNNING", tasks, re.MULTILINE)
         if found:
             return Process(node, int(found[1]))
-    raise CommandError(
-        f"pod {name} has no running container {container} on node {node or '(none)'}"
-    )
+    return None
 
 
 def signal(process: Process, name: str) -> None:
