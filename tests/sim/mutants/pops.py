@@ -12,6 +12,7 @@ REQUESTS = "gantry_broker.clients.pop.requests:PopRequests"
 POLLS = "gantry_broker.clients.pop.polls:Polls"
 POPS = "unit/broker/clients/test_pop.py"
 MASTERS = "unit/broker/clients/test_pop_masters.py"
+FAILURES = "unit/broker/clients/test_pop_failures.py"
 CORE = "unit/broker/clients/core/test_pop.py"
 
 
@@ -188,5 +189,21 @@ MUTANTS = (
         "if named != (self._view.broker_name, header.queue_id, header.offset):",
         "if False:",
         f"{POPS}::test_receipts_that_are_none_change_nothing",
+    ),
+    _mutant(
+        "taken-and-not-handed-out",
+        "what a pop took stays hidden, since another queue cannot be read",
+        f"{TAKING}.take",
+        "failure is not None and not found",
+        "failure is not None",
+        f"{FAILURES}::test_a_queue_that_cannot_be_read_keeps_nothing_of_others",
+    ),
+    _mutant(
+        "unreadable-queues-seem-empty",
+        "a pop is told that there is nothing where nothing could be read",
+        f"{TAKING}.take",
+        "raise failure",
+        "pass",
+        f"{FAILURES}::test_a_queue_that_cannot_be_read_keeps_nothing_of_others",
     ),
 )

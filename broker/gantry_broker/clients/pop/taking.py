@@ -150,12 +150,14 @@ class Taking:
         """Take messages of these queues, in this order, until there are enough.
 
         ``stored`` is told once of each queue of the result, maybe before this returns: when its
-        record is confirmed, or why it is not.
+        record is confirmed, or why it is not. A queue that fails is passed over: what others gave
+        is in flight already, and must be handed out.
 
         Raises:
-            GantryError: the store does not say.
+            GantryError: nothing was found, and the store does not say what some queue holds.
         """
         found: list[Taken] = []
+        failure: GantryError | None = None
         popped_ms = self._name(wanted, queue_ids)
         count, size_bytes = wanted.count, MAX_BYTES
         for queue_id in queue_ids:
@@ -168,6 +170,8 @@ class Taking:
                 taken = yield from self._take(
                     wanted, queue, ReadLimits(count, size_bytes), popped_ms, stored
                 )
+            except GantryError as error:
+                failure, taken = error, None
             finally:
                 self._taken.discard(queue)
                 if (wanted.topic, wanted.group) in self._contended:
@@ -179,6 +183,8 @@ class Taking:
                 size_bytes -= len(taken.body)
             if count <= 0 or size_bytes <= 0:
                 break
+        if failure is not None and not found:
+            raise failure
         return found
 
     def has_some(

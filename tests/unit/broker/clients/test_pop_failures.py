@@ -1,0 +1,61 @@
+"""POP where something else fails: a read, a topic, a dead letter that does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gantry_broker.clients.core.pop.records import QueueId
+from gantry_broker.store.contract import QueueRead, Read, Refusal, Store, WasRead
+from gantry_protocol.bodies import SubscriptionGroupConfig
+from gantry_protocol.codes import ResponseCode
+from support.pops import GROUP, POP, TOPIC, Consumer, fill, receipts
+from support.transactions import read_queue
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
+
+
+def tries(group, count: int) -> None:
+    """So often a message of the consumer group is tried again."""
+    group.consumers._configs[GROUP] = SubscriptionGroupConfig(GROUP, retry_max_times=count)
+
+
+class Damaged:
+    """A store that cannot read queue 1 of the topic, as long as `is_so`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.is_so = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def read(self, wanted: Read, done: WasRead) -> None:
+        is_there = isinstance(wanted, QueueRead) and (wanted.topic, wanted.queue_id) == (TOPIC, 1)
+        if self.is_so and is_there:
+            done(Refusal(ResponseCode.SYSTEM_ERROR, "the file is damaged"))
+        else:
+            self._store.read(wanted, done)
+
+
+@pytest.mark.parametrize("before", range(4))
+async def test_a_queue_that_cannot_be_read_keeps_nothing_of_others(
+    serve, group, before: int
+) -> None:
+    group.store = store = Damaged(group.local)
+    tries(group, 0)
+    processor = serve()
+    consumer = Consumer(processor)
+    for _ in range(before):  # pops begin at another queue each
+        await consumer.pop(consumerGroup="other", maxMsgNums=1)
+    store.is_so = True
+    fill(group, "sound")
+    fill(group, "unreadable", queue_id=1)
+    assert list(await consumer.pop()) == ["sound"]
+    held = processor.pops.book.ledger.queues[QueueId(GROUP, TOPIC, 0)].held
+    assert [item.message.count for item in held.values()] == [1]
+    answer = await consumer.answer(200050, POP)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "the file is damaged")
+    assert read_queue(group.messages, "%DLQ%g") == []
+    store.is_so = False
+    assert list(receipts(await consumer.answer(200050, POP))) == ["unreadable"]
