@@ -206,4 +206,20 @@ MUTANTS = (
         "pass",
         f"{FAILURES}::test_a_queue_that_cannot_be_read_keeps_nothing_of_others",
     ),
+    _mutant(
+        "dead-letters-too-large",
+        "one message with many properties has all appends refused, and is never done",
+        "gantry_broker.clients.pop.taking:_dead_letter",
+        "encode(copy)",
+        "pass",
+        f"{FAILURES}::test_a_dead_letter_without_room_for_properties_keeps_its_own",
+    ),
+    _mutant(
+        "large-dead-letters-dropped",
+        "a message with many properties is not among the dead letters",
+        "gantry_broker.clients.pop.taking:_dead_letter",
+        "store_host), lambda: plain):",
+        "store_host),):",
+        f"{FAILURES}::test_a_dead_letter_without_room_for_properties_keeps_its_own",
+    ),
 )

@@ -34,7 +34,11 @@ _COUNTERS: tuple[tuple[str, str, Figure], ...] = (
     ("changes", "Invisible times changed.", lambda pops: pops.changed),
     ("over", "Receipts that were over, or unknown.", lambda pops: pops.over),
     ("dead", "Messages sent to the dead letters.", lambda pops: pops.taking.buried),
-    ("gone", "Messages in flight that left the log.", lambda pops: pops.taking.gone),
+    (
+        "gone",
+        "Messages in flight that left the log, or that fit into no dead letter.",
+        lambda pops: pops.taking.gone,
+    ),
     ("refused", "Appends that were refused.", lambda pops: pops.book.refused),
     ("tables", "Tables of messages in flight in the log.", lambda pops: pops.book.tables),
     ("full", "Requests that found no room to wait.", lambda pops: pops.polls.room.refused),

@@ -14,9 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.errors import GantryError
+from gantry_protocol.errors import GantryError, RecordError
 from gantry_protocol.process import log
-from gantry_protocol.records import decode_record, peek, with_reconsume_times
+from gantry_protocol.records import (
+    Host,
+    MessageRecord,
+    decode_record,
+    peek,
+    with_reconsume_times,
+)
 from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
@@ -38,6 +44,7 @@ from gantry_broker.store.contract import (
     SendOutcome,
 )
 from gantry_broker.store.steps import Steps
+from gantry_broker.store.stored import encode
 from gantry_broker.store.tables.resets import due_reset
 
 MAX_COUNT = 32  # of one PopMessage, upstream's
@@ -122,7 +129,8 @@ class Taking:
         popped: messages that were handed out, in this mastership.
         again: of these, those that had been handed out before.
         buried: messages that went to the dead letters.
-        gone: messages that were in flight and are no longer in any log.
+        gone: messages that were in flight and are no longer in any log, or that no record can
+            carry to the dead letters.
     """
 
     def __init__(
@@ -414,12 +422,14 @@ class Taking:
     def _bury(self, queue_id: QueueId, message: InFlight, data: bytes) -> None:
         to = Fate(DEAD_LETTER_PREFIX + queue_id.group, 0)
 
-        def ended(outcome: SendOutcome) -> None:
+        def ended(outcome: SendOutcome, *, has_copy: bool = True) -> None:
             self._burying.discard((queue_id, message.offset))
-            if outcome.code == ResponseCode.SUCCESS:
+            if outcome.code != ResponseCode.SUCCESS:
+                _log.warning("not among the dead letters yet", reason=outcome.remark)
+            elif has_copy:
                 self.buried += 1
             else:
-                _log.warning("not among the dead letters yet", reason=outcome.remark)
+                self.gone += 1
 
         def ready(refusal: Refusal | None) -> None:
             held = None
@@ -433,16 +443,42 @@ class Taking:
                 return
             try:
                 record = replace(decode_record(data), reconsume_times=message.count - 1)
-                copy = returned(record, to, 0, self._view.store_host)
             except GantryError as error:
                 ended(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
                 return
-            self._book.record([Acked(queue_id, [message.offset])], ended, [copy])
+            copy = _dead_letter(record, to, self._view.store_host)
+            copies = [] if copy is None else [copy]
+            if copy is None:
+                _log.error("no record can carry a dead letter", queue=queue_id, at=message.offset)
+            done = partial(ended, has_copy=bool(copies))
+            self._book.record([Acked(queue_id, [message.offset])], done, copies)
 
         if self._view.store.topics.lookup(to.topic) is not None:
             ready(None)
         else:
             self._creation.ensure(topic_rules.internal_topic(to.topic), ready)
+
+
+def _dead_letter(record: MessageRecord, to: Fate, store_host: Host) -> MessageRecord | None:
+    """The copy for the dead letters, which fits into a record; None if there is none.
+
+    Where there is no room to say where it comes from, it has the properties that it had.
+    """
+    plain = replace(
+        record,
+        topic=to.topic,
+        queue_id=0,
+        store_host=store_host,
+        reconsume_times=record.reconsume_times + 1,
+    )
+    for make in (lambda: returned(record, to, 0, store_host), lambda: plain):
+        try:
+            copy = make()
+            encode(copy)  # or the whole append would be refused, with what others wait for in it
+        except RecordError:
+            continue
+        return copy
+    return None
 
 
 def _by_offset(result: GetResult) -> dict[int, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from gantry_broker.clients.core.pop.records import QueueId
 from gantry_broker.store.contract import QueueRead, Read, Refusal, Store, WasRead
 from gantry_protocol.bodies import SubscriptionGroupConfig
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.errors import RecordError
+from gantry_protocol.records import MAX_PROPERTIES_BYTES, MessageRecord
 from support.pops import GROUP, POP, TOPIC, Consumer, fill, receipts
 from support.transactions import read_queue
 
@@ -59,3 +62,62 @@ async def test_a_queue_that_cannot_be_read_keeps_nothing_of_others(
     assert read_queue(group.messages, "%DLQ%g") == []
     store.is_so = False
     assert list(receipts(await consumer.answer(200050, POP))) == ["unreadable"]
+
+
+# ---- dead letters that do not fit
+
+
+def fill_large(group) -> str:
+    """Store a message whose properties take all the room that there is for them."""
+    properties = f"k\x01{'v' * (MAX_PROPERTIES_BYTES - 3)}\x02"
+    record = MessageRecord(topic=TOPIC, body=b"large", properties=properties)
+    group.store.append([record], lambda outcome: None)
+    return properties
+
+
+async def test_a_dead_letter_without_room_for_properties_keeps_its_own(serve, group) -> None:
+    tries(group, 0)
+    processor = serve()
+    consumer = Consumer(processor)
+    properties = fill_large(group)
+    assert list(await consumer.pop(queueId=0, invisibleTime=50)) == ["large"]
+    await asyncio.sleep(0.1)
+    assert await consumer.pop(queueId=0) == {}
+    await asyncio.sleep(0.1)
+    (dead,) = read_queue(group.messages, "%DLQ%g")
+    assert (dead.body, dead.properties, dead.reconsume_times) == (b"large", properties, 1)
+    assert group.store.committed.query(GROUP, TOPIC, 0) == 1
+
+
+async def test_a_large_dead_letter_holds_up_nobody(serve, group) -> None:
+    tries(group, 0)
+    processor = serve()
+    one, two = Consumer(processor), Consumer(processor)
+    fill_large(group)
+    fill(group, "other", queue_id=1)
+    receipt = (await two.pop(consumerGroup="good", queueId=1))["other"]
+    await one.pop(queueId=0, invisibleTime=50)
+    one.ask(200050, {**POP, "queueId": 0, "pollTime": 15_000})
+    await asyncio.sleep(0.06)
+    assert (await two.ack(receipt, consumerGroup="good")).code == 0
+    await asyncio.sleep(0.1)
+    assert [record.body for record in read_queue(group.messages, "%DLQ%g")] == [b"large"]
+    assert processor.pops.book.refused == 0
+
+
+async def test_a_dead_letter_that_no_record_can_carry_is_done(serve, group, monkeypatch) -> None:
+    tries(group, 0)
+    processor = serve()
+    consumer = Consumer(processor)
+    fill_large(group)
+    await consumer.pop(queueId=0, invisibleTime=50)
+    await asyncio.sleep(0.1)
+
+    def refuse(record: MessageRecord) -> bytes:
+        raise RecordError("it does not fit")
+
+    monkeypatch.setattr("gantry_broker.clients.pop.taking.encode", refuse)
+    assert await consumer.pop(queueId=0) == {}
+    await asyncio.sleep(0.1)
+    assert group.store.committed.query(GROUP, TOPIC, 0) == 1
+    assert (processor.pops.taking.gone, processor.pops.taking.buried) == (1, 0)
