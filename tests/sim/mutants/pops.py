@@ -12,6 +12,7 @@ REQUESTS = "gantry_broker.clients.pop.requests:PopRequests"
 POLLS = "gantry_broker.clients.pop.polls:Polls"
 POPS = "unit/broker/clients/test_pop.py"
 MASTERS = "unit/broker/clients/test_pop_masters.py"
+WAITING = "unit/broker/clients/test_pop_waiting.py"
 FAILURES = "unit/broker/clients/test_pop_failures.py"
 CORE = "unit/broker/clients/core/test_pop.py"
 
@@ -221,5 +222,21 @@ MUTANTS = (
         "store_host), lambda: plain):",
         "store_host),):",
         f"{FAILURES}::test_a_dead_letter_without_room_for_properties_keeps_its_own",
+    ),
+    _mutant(
+        "no-rest-for-who-waits",
+        "a master does nothing but look for a message that it cannot hand out",
+        f"{POLLS}._arm",
+        "due_s = now_s + line.rest_s",
+        "pass",
+        f"{WAITING}::test_who_waits_for_a_blocked_queue_looks_now_and_then",
+    ),
+    _mutant(
+        "given-back-and-not-looked-at",
+        "a message that a consumer gives back waits for the rest of others",
+        f"{POLLS}.rearm",
+        "self.wake(place)",
+        "pass",
+        f"{WAITING}::test_a_message_that_is_given_back_wakes_who_waits",
     ),
 )

@@ -2,7 +2,9 @@
 
 They are looked at again when a message arrives in the topic, when one becomes visible, and when
 something was taken back. One at a time is served of each topic and group, and the next one only if
-that one found something, so a message that arrives wakes one client and not all of them.
+that one found something, so a message that arrives wakes one client and not all of them. A message
+that is visible and could not be handed out, since it waits for others of its queue or for a topic
+for dead letters, is looked at again after a rest, each time a longer one.
 
 How many wait, and what they hold, is bounded (``waiting_room``).
 """
@@ -22,6 +24,8 @@ from gantry_broker.clients.waiting_room import RoomLimits, WaitingRoom, held_byt
 from gantry_broker.store.contract import QueueKey, RecordStore
 
 MAX_WAIT_S = 60.0
+REST_FIRST_S = 0.1  # between two looks at what is visible and cannot be handed out; then twice that
+REST_MAX_S = 1.0
 _LIMITS = RoomLimits(pulls=100_000, own_pulls=1_024)  # upstream's popPollingMapSize, popPollingSize
 
 Place = tuple[str, str]  # topic, group
@@ -56,12 +60,13 @@ class Poll(msgspec.Struct, eq=False):
 class _Line:
     """Those that wait for one topic and group."""
 
-    __slots__ = ("has_news", "is_serving", "polls", "timer")
+    __slots__ = ("has_news", "is_serving", "polls", "rest_s", "timer")
 
     def __init__(self) -> None:
         self.polls: OrderedDict[int, Poll] = OrderedDict()
         self.is_serving = False
         self.has_news = False
+        self.rest_s = REST_FIRST_S
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -146,9 +151,14 @@ class Polls:
             self.wake(place)
 
     def rearm(self, place: Place) -> None:
-        """A message becomes visible at another time than before."""
+        """A message becomes visible at another time than before, maybe now."""
         line = self._lines.get(place)
-        if line is not None:
+        if line is None:
+            return
+        due_s = self._next_due_s(place)
+        if due_s is not None and due_s <= self._loop.time():
+            self.wake(place)
+        else:
             self._arm(place, line)
 
     def _serve(self, place: Place, line: _Line) -> None:
@@ -163,6 +173,8 @@ class Polls:
             poll.is_served = False
             if poll.is_over and poll.number:
                 self._end(poll)
+            if has_found:
+                line.rest_s = REST_FIRST_S
             if has_found or line.has_news:
                 self._loop.call_soon(self._serve, place, line)
             else:
@@ -173,13 +185,22 @@ class Polls:
         poll.serve(poll, served)
 
     def _arm(self, place: Place, line: _Line) -> None:
-        """Look again when the next message becomes visible."""
-        if line.timer is not None:
-            line.timer.cancel()
-            line.timer = None
+        """Look again when the next message becomes visible; somebody has looked just now."""
+        timer, line.timer = line.timer, None
+        if timer is not None:
+            timer.cancel()
         due_s = self._next_due_s(place) if line.polls else None
-        if due_s is not None:
-            line.timer = self._loop.call_at(due_s, self.wake, place)
+        if due_s is None:
+            return
+        now_s = self._loop.time()
+        if due_s > now_s:
+            line.rest_s = REST_FIRST_S
+        elif timer is not None and timer.when() > now_s:
+            due_s = timer.when()  # the rest has begun already
+        else:
+            due_s = now_s + line.rest_s
+            line.rest_s = min(2 * line.rest_s, REST_MAX_S)
+        line.timer = self._loop.call_at(due_s, self.wake, place)
 
     def drop(self, connection: Connection) -> None:
         """A connection closed: nobody waits on it any more."""

@@ -460,7 +460,7 @@ class PopRequests:
         queues = (self.book.ledger.queues.get(QueueId(group, topic, at)) for at in range(count))
         due = [queue.next_due_ms() for queue in queues if queue is not None]
         first = min((at for at in due if at is not None), default=None)
-        return None if first is None else first / 1000
+        return None if first is None else (first + 1) / 1000  # when it is so in whole ms, too
 
     def _found_nothing(self, poll: Poll) -> None:
         self.answer(poll, reply(poll.request, ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE"))
