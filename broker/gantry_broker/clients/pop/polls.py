@@ -1,8 +1,9 @@
-"""Requests that wait for messages: of one topic and group, the oldest is served first.
+"""Requests that wait for messages: of those for the same queues, the oldest is served first.
 
-They are looked at again when a message arrives in the topic, when one becomes visible, and when
-something was taken back. One at a time is served of each topic and group, and the next one only if
-that one found something, so a message that arrives wakes one client and not all of them. A message
+They wait in lines, one for each topic, group and queue, and one for who takes of any queue. A line
+is looked at again when a message arrives in its queues, when one becomes visible, and when
+something was taken back. One request at a time is served of a line, and the next one only if that
+one found something, so a message that arrives does not wake all clients. A message
 that is visible and could not be handed out, since it waits for others of its queue or for a topic
 for dead letters, is looked at again after a rest, each time a longer one.
 
@@ -13,6 +14,7 @@ import asyncio
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 import msgspec
 from gantry_protocol.command import RemotingCommand
@@ -28,7 +30,15 @@ REST_FIRST_S = 0.1  # between two looks at what is visible and cannot be handed 
 REST_MAX_S = 1.0
 _LIMITS = RoomLimits(pulls=100_000, own_pulls=1_024)  # upstream's popPollingMapSize, popPollingSize
 
-Place = tuple[str, str]  # topic, group
+ANY_QUEUE = -1
+
+
+class Place(NamedTuple):
+    """The queues that a request asks for, as one consumer group sees them."""
+
+    topic: str
+    group: str
+    queue_id: int  # ``ANY_QUEUE`` for all of the topic
 
 
 class Poll(msgspec.Struct, eq=False):
@@ -37,7 +47,7 @@ class Poll(msgspec.Struct, eq=False):
     Attributes:
         connection: where to answer.
         request: what to answer.
-        place: its topic and group.
+        place: the queues that it asks for.
         serve: looks for messages; calls the function it is given once, with whether it found some.
         give_up: answers it when its time is over.
         number: its name while it waits; 0 before and after.
@@ -58,7 +68,7 @@ class Poll(msgspec.Struct, eq=False):
 
 
 class _Line:
-    """Those that wait for one topic and group."""
+    """Those that wait for the same queues."""
 
     __slots__ = ("has_news", "is_serving", "polls", "rest_s", "timer")
 
@@ -75,8 +85,8 @@ class Polls:
 
     Args:
         store: tells of arrivals, in topics that somebody waits for.
-        next_due_s: when the next message of a topic and group becomes visible, by the loop's time;
-            None without any.
+        next_due_s: when the next message of these queues becomes visible, by the loop's time; None
+            without any.
 
     Attributes:
         room: what waits now.
@@ -87,7 +97,7 @@ class Polls:
         self._store = store
         self._next_due_s = next_due_s
         self._lines: dict[Place, _Line] = {}
-        self._by_topic: dict[str, dict[Place, None]] = {}
+        self._by_topic: dict[str, dict[str, set[int]]] = {}  # queue ids of lines, by group
         self._unsubscribe: dict[str, Callable[[], None]] = {}  # by topic
         self._by_connection: dict[int, set[int]] = {}
         self._polls: dict[int, Poll] = {}
@@ -98,10 +108,10 @@ class Polls:
     def __len__(self) -> int:
         return len(self._polls)
 
-    def count(self, place: Place) -> int:
-        """The number of requests that wait for a topic and group."""
-        line = self._lines.get(place)
-        return 0 if line is None else len(line.polls)
+    def count(self, topic: str, group: str) -> int:
+        """The number of requests that wait for queues of a topic, of one group."""
+        queue_ids = self._by_topic.get(topic, {}).get(group, ())
+        return sum(len(self._lines[Place(topic, group, at)].polls) for at in queue_ids)
 
     def park(self, poll: Poll, wait_s: float) -> bool:
         """Let ``poll`` wait for at most ``wait_s``; False if there is no room for it."""
@@ -122,17 +132,22 @@ class Polls:
         return True
 
     def _joined(self, place: Place) -> None:
-        """Somebody waits for this topic and group."""
-        topic = place[0]
+        """Somebody waits for these queues."""
+        topic = place.topic
         if topic not in self._by_topic:
             self._unsubscribe[topic] = self._store.subscribe(self._arrived, {topic})
-        self._by_topic.setdefault(topic, {})[place] = None
+        self._by_topic.setdefault(topic, {}).setdefault(place.group, set()).add(place.queue_id)
 
     def _arrived(self, confirm: Offset, keys: Collection[QueueKey]) -> None:
         """Records were confirmed in these queues."""
-        for topic in dict.fromkeys(topic for topic, _ in keys):
-            for place in list(self._by_topic.get(topic, ())):
-                self.wake(place)
+        for topic, queue_id in keys:
+            for group in self._by_topic.get(topic, ()):
+                self.wake_queue(topic, group, queue_id)
+
+    def wake_queue(self, topic: str, group: str, queue_id: int) -> None:
+        """There may be something in this queue."""
+        self.wake(Place(topic, group, queue_id))
+        self.wake(Place(topic, group, ANY_QUEUE))
 
     def wake(self, place: Place) -> None:
         """There may be something for who waits here."""
@@ -150,16 +165,17 @@ class Polls:
         for place in list(self._lines):
             self.wake(place)
 
-    def rearm(self, place: Place) -> None:
-        """A message becomes visible at another time than before, maybe now."""
-        line = self._lines.get(place)
-        if line is None:
-            return
-        due_s = self._next_due_s(place)
-        if due_s is not None and due_s <= self._loop.time():
-            self.wake(place)
-        else:
-            self._arm(place, line)
+    def rearm(self, topic: str, group: str, queue_id: int) -> None:
+        """A message of this queue becomes visible at another time than before, maybe now."""
+        for place in (Place(topic, group, queue_id), Place(topic, group, ANY_QUEUE)):
+            line = self._lines.get(place)
+            if line is None:
+                continue
+            due_s = self._next_due_s(place)
+            if due_s is not None and due_s <= self._loop.time():
+                self.wake(place)
+            else:
+                self._arm(place, line)
 
     def _serve(self, place: Place, line: _Line) -> None:
         """Look for the one that has waited longest."""
@@ -246,9 +262,11 @@ class Polls:
             self._left(poll.place)
 
     def _left(self, place: Place) -> None:
-        """Nobody waits for this topic and group any more."""
-        topic = place[0]
-        del self._by_topic[topic][place]
-        if not self._by_topic[topic]:
-            del self._by_topic[topic]
-            self._unsubscribe.pop(topic)()
+        """Nobody waits for these queues any more."""
+        groups = self._by_topic[place.topic]
+        groups[place.group].discard(place.queue_id)
+        if not groups[place.group]:
+            del groups[place.group]
+        if not groups:
+            del self._by_topic[place.topic]
+            self._unsubscribe.pop(place.topic)()

@@ -48,7 +48,7 @@ from gantry_broker.clients.core.pop.records import Acked, Changed, Event, InFlig
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.pop.book import PopBook
-from gantry_broker.clients.pop.polls import Place, Poll, Polls
+from gantry_broker.clients.pop.polls import ANY_QUEUE, Place, Poll, Polls
 from gantry_broker.clients.pop.taking import MAX_COUNT, Taken, Taking, WantedMessages
 from gantry_broker.clients.pull_reads import HasRead
 from gantry_broker.clients.step_run import Run
@@ -57,7 +57,6 @@ from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal, SendOutcome
 
 INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
-_ALL_QUEUES = -1
 _FROM_END = 1  # ConsumeInitMode.MAX
 _NOT_READ = "what earlier masters wrote of messages in flight is being read"
 
@@ -119,9 +118,7 @@ class PopRequests:
         self._turn = itertools.count()
         self.polls = Polls(view.store, self._next_due_s)
         self.book = PopBook(view, writer, now_ms, self.polls.wake_all)
-        self.taking = Taking(
-            view, self.book, creation, lambda topic, group: self.polls.wake((topic, group))
-        )
+        self.taking = Taking(view, self.book, creation, self.polls.wake)
 
     def close(self) -> None:
         """The mastership is over."""
@@ -151,8 +148,8 @@ class PopRequests:
             attempt=header.attempt_id or "",
             tries=self._view.consumers.config(header.consumer_group).retry_max_times,
         )
-        place = (header.topic, header.consumer_group)
-        serve = partial(self._serve_pop, wanted, header.queue_id)
+        place = _place(header)
+        serve = partial(self._serve_pop, wanted)
         self._begin(Poll(conn, request, place, serve, self._found_nothing), header.poll_time)
         return None
 
@@ -217,16 +214,16 @@ class PopRequests:
 
     def _queue_ids(self, topic: TopicConfig, queue_id: int) -> list[int]:
         """The queues to look at, in order; any of them comes first."""
-        if queue_id > _ALL_QUEUES:
+        if queue_id > ANY_QUEUE:
             return [queue_id]
         count = topic.read_queue_nums
         first = next(self._turn) % count
         return [(first + at) % count for at in range(count)]
 
     def _serve_pop(
-        self, wanted: WantedMessages, queue_id: int, poll: Poll, served: Callable[[bool], None]
+        self, wanted: WantedMessages, poll: Poll, served: Callable[[bool], None]
     ) -> None:
-        refusal = self._refusal_now(poll, queue_id)
+        refusal = self._refusal_now(poll.place)
         if refusal is not None:
             self._end(poll, reply(poll.request, *refusal))
             served(True)
@@ -247,17 +244,18 @@ class PopRequests:
             self._end(poll, reply(poll.request, ResponseCode.SYSTEM_ERROR, str(error)))
             served(True)
 
-        steps = self.taking.take(wanted, self._queue_ids(topic, queue_id), answer.stored)
+        queue_ids = self._queue_ids(topic, poll.place.queue_id)
+        steps = self.taking.take(wanted, queue_ids, poll.place, answer.stored)
         Run(self._view.store, steps, taken, failed).start()
 
-    def _refusal_now(self, poll: Poll, queue_id: int) -> Refusal | None:
+    def _refusal_now(self, place: Place) -> Refusal | None:
         """The reason why a request that may have waited cannot be served."""
         refusal = self._view.accepting_writes()
         if refusal is not None:
             return refusal
-        topic = self._view.store.topics.lookup(poll.place[0])
-        if topic is None or queue_id >= topic.read_queue_nums:
-            return topic_rules.unknown_topic(poll.place[0])
+        topic = self._view.store.topics.lookup(place.topic)
+        if topic is None or place.queue_id >= topic.read_queue_nums:
+            return topic_rules.unknown_topic(place.topic)
         if self.book.failure:
             return Refusal(ResponseCode.SYSTEM_ERROR, self.book.failure)
         if self.book.is_behind:
@@ -296,7 +294,7 @@ class PopRequests:
         def done(outcome: SendOutcome) -> None:
             if not request.is_oneway:
                 conn.reply(request, reply(request, outcome.code, outcome.remark))
-            self.polls.wake((header.topic, header.consumer_group))
+            self.polls.wake_queue(header.topic, header.consumer_group, header.queue_id)
 
         if held is None:
             self.book.settled(done)
@@ -337,7 +335,7 @@ class PopRequests:
             if not request.is_oneway:
                 conn.reply(request, reply(request, outcome.code, outcome.remark))
             for item in body.acks:
-                self.polls.wake((item.topic, item.group))
+                self.polls.wake_queue(item.topic, item.group, item.queue_id)
 
         self.book.record(events, done)
         return None
@@ -369,7 +367,7 @@ class PopRequests:
                 ext = to_ext(answer)
             if not request.is_oneway:
                 conn.reply(request, reply(request, outcome.code, outcome.remark, ext))
-            self.polls.rearm((header.topic, header.consumer_group))
+            self.polls.rearm(header.topic, header.consumer_group, header.queue_id)
 
         self.book.record([event], done)
         return None
@@ -412,7 +410,7 @@ class PopRequests:
         refusal = self._refuse_pop(header)
         if refusal is not None:
             return reply(request, *refusal)
-        place = (header.topic, header.consumer_group)
+        place = _place(header)
 
         def tell(poll: Poll, *, has_message: bool) -> None:
             ext = to_ext(NotificationResponseHeader(has_message))
@@ -448,16 +446,17 @@ class PopRequests:
     def polling_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """PollingInfo (200055)."""
         header = from_ext(PollingInfoRequestHeader, request.ext)
-        count = self.polls.count((header.topic, header.consumer_group))
+        count = self.polls.count(header.topic, header.consumer_group)
         return reply(request, ext={"pollingNum": str(count)})
 
     # ---- waiting
 
     def _next_due_s(self, place: Place) -> float | None:
-        topic, group = place
+        topic, group, queue_id = place
         config = self._view.store.topics.lookup(topic)
         count = 0 if config is None else config.read_queue_nums
-        queues = (self.book.ledger.queues.get(QueueId(group, topic, at)) for at in range(count))
+        queue_ids = range(count) if queue_id < 0 else (queue_id,)
+        queues = (self.book.ledger.queues.get(QueueId(group, topic, at)) for at in queue_ids)
         due = [queue.next_due_ms() for queue in queues if queue is not None]
         first = min((at for at in due if at is not None), default=None)
         return None if first is None else (first + 1) / 1000  # when it is so in whole ms, too
@@ -473,6 +472,10 @@ class PopRequests:
         """Answer a request, if anybody is there who wants it."""
         if not poll.connection.closed and not poll.request.is_oneway:
             poll.connection.reply(poll.request, answer)
+
+
+def _place(header: PopMessageRequestHeader | NotificationRequestHeader) -> Place:
+    return Place(header.topic, header.consumer_group, max(header.queue_id, ANY_QUEUE))
 
 
 class _Answer:

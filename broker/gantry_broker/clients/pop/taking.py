@@ -32,6 +32,7 @@ from gantry_broker.clients.core.pop.records import Acked, InFlight, OffsetMoved,
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.offsets import is_young
 from gantry_broker.clients.pop.book import UNKNOWN, PopBook
+from gantry_broker.clients.pop.polls import Place
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     GetResult,
@@ -122,8 +123,7 @@ class Taking:
         view: the group.
         book: the ledger.
         creation: of topics for dead letters.
-        unlocked: is told of a topic and group of which somebody wanted a queue that was taken, and
-            is not any more.
+        unlocked: is told where somebody wanted a queue that was taken, and is not any more.
 
     Attributes:
         popped: messages that were handed out, in this mastership.
@@ -138,7 +138,7 @@ class Taking:
         view: GroupView,
         book: PopBook,
         creation: TopicCreation,
-        unlocked: Callable[[str, str], None],
+        unlocked: Callable[[Place], None],
     ) -> None:
         self.popped = 0
         self.again = 0
@@ -149,14 +149,15 @@ class Taking:
         self._creation = creation
         self._unlocked = unlocked
         self._taken: set[QueueId] = set()
-        self._contended: set[tuple[str, str]] = set()  # topics and groups of which one was wanted
+        self._contended: dict[QueueId, set[Place]] = {}  # who wanted what was taken
         self._burying: set[tuple[QueueId, int]] = set()
 
     def take(
-        self, wanted: WantedMessages, queue_ids: Sequence[int], stored: Stored
+        self, wanted: WantedMessages, queue_ids: Sequence[int], place: Place, stored: Stored
     ) -> Steps[list[Taken]]:
         """Take messages of these queues, in this order, until there are enough.
 
+        ``place`` is told if one that is passed over, since somebody else takes of it, is free.
         ``stored`` is told once of each queue of the result, maybe before this returns: when its
         record is confirmed, or why it is not. A queue that fails is passed over: what others gave
         is in flight already, and must be handed out.
@@ -171,7 +172,7 @@ class Taking:
         for queue_id in queue_ids:
             queue = QueueId(wanted.group, wanted.topic, queue_id)
             if queue in self._taken:
-                self._contended.add((wanted.topic, wanted.group))
+                self._contended.setdefault(queue, set()).add(place)
                 continue
             self._taken.add(queue)
             try:
@@ -182,9 +183,8 @@ class Taking:
                 failure, taken = error, None
             finally:
                 self._taken.discard(queue)
-                if (wanted.topic, wanted.group) in self._contended:
-                    self._contended.discard((wanted.topic, wanted.group))
-                    self._unlocked(wanted.topic, wanted.group)
+                for other in self._contended.pop(queue, ()):
+                    self._unlocked(other)
             if taken is not None:
                 found.append(taken)
                 count -= len(taken.messages)
@@ -471,7 +471,11 @@ def _dead_letter(record: MessageRecord, to: Fate, store_host: Host) -> MessageRe
         store_host=store_host,
         reconsume_times=record.reconsume_times + 1,
     )
-    for make in (lambda: returned(record, to, 0, store_host), lambda: plain):
+    makers: list[Callable[[], MessageRecord]] = [
+        lambda: returned(record, to, 0, store_host),
+        lambda: plain,
+    ]
+    for make in makers:
         try:
             copy = make()
             encode(copy)  # or the whole append would be refused, with what others wait for in it

@@ -8,7 +8,8 @@ import pytest
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import SubscriptionGroupConfig
 from gantry_protocol.codes import ResponseCode
-from support.pops import GROUP, POP, Consumer, fill, receipts
+from support.late_store import LateStore
+from support.pops import GROUP, POP, TOPIC, Consumer, fill, receipts
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
@@ -80,3 +81,50 @@ async def test_a_message_that_is_given_back_wakes_who_waits(serve, group) -> Non
     assert (await one.change(" ".join(fields), 0)).code == 0
     await asyncio.sleep(0.01)
     assert list(receipts(two.answer_to(asked))) == ["c"], "it does not wait for the rest of a"
+
+
+async def test_who_waits_for_one_queue_is_not_behind_who_waits_for_another(serve, group) -> None:
+    one, two = Consumer(processor := serve()), Consumer(processor)
+    first, _ = one.ask(200050, {**POP, "queueId": 0, "pollTime": 15_000})
+    second, _ = two.ask(200050, {**POP, "queueId": 1, "pollTime": 15_000})
+    await asyncio.sleep(0.05)
+    assert one.call(200055, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}).ext == {
+        "pollingNum": "2"
+    }
+    fill(group, "a", queue_id=1)
+    await asyncio.sleep(0.1)
+    assert list(receipts(two.answer_to(second))) == ["a"]
+    assert one.answer_to(first) is None
+    fill(group, "b")
+    await asyncio.sleep(0.1)
+    assert list(receipts(one.answer_to(first))) == ["b"]
+
+
+async def test_an_acknowledgement_wakes_who_waits_for_its_queue(serve, group) -> None:
+    one, two, three = (Consumer(processor := serve()), *(Consumer(processor) for _ in range(2)))
+    fill(group, "a", "b")
+    ordered = {**POP, "order": "true", "maxMsgNums": 1, "pollTime": 15_000}
+    receipt = (await one.pop(order="true", maxMsgNums=1))["a"]
+    other, _ = two.ask(200050, {**ordered, "queueId": 1})
+    asked, _ = three.ask(200050, {**ordered, "queueId": 0})
+    await asyncio.sleep(1)
+    assert (await one.ack(receipt)).code == 0
+    await asyncio.sleep(0.01)
+    assert list(receipts(three.answer_to(asked))) == ["b"]
+    assert two.answer_to(other) is None
+
+
+@pytest.mark.parametrize("first", [-1])
+async def test_who_finds_a_queue_taken_is_woken_when_it_is_free(serve, group, first: int) -> None:
+    group.store = LateStore(group.local)
+    one, two = Consumer(processor := serve()), Consumer(processor)
+    await asyncio.sleep(0.1)
+    fill(group, "a", "b")
+    ext = {**POP, "pollTime": 15_000, "maxMsgNums": 1}
+    asked = [
+        (one, one.ask(200050, {**ext, "queueId": first})[0]),
+        (two, two.ask(200050, {**ext, "queueId": -1 - first})[0]),
+    ]
+    await asyncio.sleep(0.1)
+    answers = [consumer.answer_to(request) for consumer, request in asked]
+    assert sorted(body for answer in answers for body in receipts(answer)) == ["a", "b"]
