@@ -263,4 +263,12 @@ MUTANTS = (
         "pass",
         f"{WAITING}::test_who_finds_a_queue_taken_is_woken_when_it_is_free",
     ),
+    _mutant(
+        "arrived-behind-the-look",
+        "a message that arrives while a pop is looking for one waits for the next one",
+        f"{REQUESTS}._begin",
+        "is_late = True",
+        "",
+        f"{WAITING}::test_what_arrives_while_a_pop_looks_is_found",
+    ),
 )

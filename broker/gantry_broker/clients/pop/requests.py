@@ -164,8 +164,12 @@ class PopRequests:
             elif not self.polls.park(poll, wait_ms / 1000):
                 remark = "too many requests wait for messages"
                 self.answer(poll, reply(poll.request, ResponseCode.POLLING_FULL, remark))
+            elif is_late:
+                self.polls.wake(poll.place)  # what came meanwhile, behind the look, woke nobody
 
+        is_late = False
         poll.serve(poll, served)
+        is_late = True
 
     def _refuse_pop(
         self, header: PopMessageRequestHeader | NotificationRequestHeader

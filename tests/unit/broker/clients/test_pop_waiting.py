@@ -114,7 +114,7 @@ async def test_an_acknowledgement_wakes_who_waits_for_its_queue(serve, group) ->
     assert two.answer_to(other) is None
 
 
-@pytest.mark.parametrize("first", [-1])
+@pytest.mark.parametrize("first", [0, -1])
 async def test_who_finds_a_queue_taken_is_woken_when_it_is_free(serve, group, first: int) -> None:
     group.store = LateStore(group.local)
     one, two = Consumer(processor := serve()), Consumer(processor)
@@ -128,3 +128,16 @@ async def test_who_finds_a_queue_taken_is_woken_when_it_is_free(serve, group, fi
     await asyncio.sleep(0.1)
     answers = [consumer.answer_to(request) for consumer, request in asked]
     assert sorted(body for answer in answers for body in receipts(answer)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("later_s", [0.0015, 0.0045, 0.0075])
+async def test_what_arrives_while_a_pop_looks_is_found(serve, group, later_s: float) -> None:
+    group.store = LateStore(group.local)
+    consumer = Consumer(serve())
+    await asyncio.sleep(0.1)
+    await consumer.pop()  # and the next one begins at queue 1
+    asked, _ = consumer.ask(200050, {**POP, "pollTime": 15_000})
+    await asyncio.sleep(later_s)
+    fill(group, "a", queue_id=1)
+    await asyncio.sleep(0.1)
+    assert list(receipts(consumer.answer_to(asked))) == ["a"]
