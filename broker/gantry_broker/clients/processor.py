@@ -201,6 +201,7 @@ class ClientProcessor:
             self._writer,
             lambda: int(clock() * 1000),
             self.traffic,
+            positions.refuse_new,
             has_read,
         )
         modes = RequestModeRequests(view, self.pops.book, self._sessions)

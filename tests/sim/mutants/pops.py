@@ -271,4 +271,20 @@ MUTANTS = (
         "",
         f"{WAITING}::test_what_arrives_while_a_pop_looks_is_found",
     ),
+    _mutant(
+        "popped-without-an-offset",
+        "a group without room for its offset gets the same messages with each pop",
+        f"{TAKING}._commit",
+        "not self._book.commit(queue_id, offset)",
+        "self._book.commit(queue_id, offset) is None",
+        f"{FAILURES}::test_a_group_without_room_for_its_offset_is_refused",
+    ),
+    _mutant(
+        "any-number-of-new-groups-pops",
+        "pops in the name of made-up groups fill the table of offsets",
+        f"{REQUESTS}._refuse_new_group",
+        "return self._refuse_new(conn, place.group, place.topic, 0)",
+        "return None",
+        f"{FAILURES}::test_pops_of_new_groups_are_bounded_and_those_of_known_ones_are_not",
+    ),
 )

@@ -195,12 +195,18 @@ class PopBook:
         else:
             done(SendOutcome(ResponseCode.SUCCESS))
 
-    def commit(self, queue: QueueId, offset: int) -> None:
-        """Have the committed offset of ``queue`` be ``offset``; a reset to there is followed."""
+    def commit(self, queue: QueueId, offset: int) -> bool:
+        """Have the committed offset of ``queue`` be ``offset``; a reset to there is followed.
+
+        Returns:
+            False when there are too many offsets for another one.
+        """
         committed = self._view.store.committed
+        is_kept = True
         if may_commit(committed, *queue, offset):
-            committed.commit(*queue, offset)
+            is_kept = committed.commit(*queue, offset)
         self._writer.soon()
+        return is_kept
 
     def _write(self) -> None:
         if self._is_closed or self._writing or not self._waiting:
@@ -279,8 +285,10 @@ class PopBook:
         if table_from is not None and outcome.code == ResponseCode.SUCCESS:
             self.tables += 1
             first = outcome.stored[table_from].queue_offset
-            self._view.store.committed.commit(GROUP, POP_TOPIC, 0, first)
-            self._writer.soon()
+            if self._view.store.committed.commit(GROUP, POP_TOPIC, 0, first):
+                self._writer.soon()
+            else:  # a first table: the log is needed from its beginning on, as before
+                _log.warning("no room for the offset of the table", at=first)
         for wish in wishes:
             wish.done(outcome)
         self._write()

@@ -50,6 +50,7 @@ from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.pop.polls import ANY_QUEUE, Place, Poll, Polls
 from gantry_broker.clients.pop.taking import MAX_COUNT, Taken, Taking, WantedMessages
+from gantry_broker.clients.pull import RefuseNew
 from gantry_broker.clients.pull_reads import HasRead
 from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.traffic import Traffic
@@ -89,6 +90,7 @@ class PopRequests:
         writer: of committed offsets.
         now_ms: the wall clock.
         traffic: counts what goes out.
+        refuse_new: says why a group that is new in a queue may not be served.
         has_read: is told what goes out; None where nobody wants to know.
 
     Attributes:
@@ -107,6 +109,7 @@ class PopRequests:
         writer: OffsetWriter,
         now_ms: Callable[[], int],
         traffic: Traffic,
+        refuse_new: RefuseNew,
         has_read: HasRead | None = None,
     ) -> None:
         self.acked = 0
@@ -115,6 +118,7 @@ class PopRequests:
         self._view = view
         self._traffic = traffic
         self._has_read = has_read
+        self._refuse_new = refuse_new
         self._turn = itertools.count()
         self.polls = Polls(view.store, self._next_due_s)
         self.book = PopBook(view, writer, now_ms, self.polls.wake_all)
@@ -149,9 +153,22 @@ class PopRequests:
             tries=self._view.consumers.config(header.consumer_group).retry_max_times,
         )
         place = _place(header)
+        refusal = self._refuse_new_group(conn, place)
+        if refusal is not None:
+            return reply(request, *refusal)
         serve = partial(self._serve_pop, wanted)
         self._begin(Poll(conn, request, place, serve, self._found_nothing), header.poll_time)
         return None
+
+    def _refuse_new_group(self, conn: Connection, place: Place) -> Refusal | None:
+        """The reason why a group that nobody knows may not begin to pop here now."""
+        topic = self._view.store.topics.lookup(place.topic)
+        assert topic is not None, "or the pop was refused"
+        query = self._view.store.committed.query
+        queue_ids = range(topic.read_queue_nums)
+        if any(query(place.group, place.topic, at) is not None for at in queue_ids):
+            return None
+        return self._refuse_new(conn, place.group, place.topic, 0)
 
     def _begin(self, poll: Poll, wait_ms: int) -> None:
         """Serve a request now, or when there is something."""
@@ -245,7 +262,7 @@ class PopRequests:
             served(bool(found))
 
         def failed(error: GantryError) -> None:
-            self._end(poll, reply(poll.request, ResponseCode.SYSTEM_ERROR, str(error)))
+            self._end(poll, reply(poll.request, error.answer_code, str(error)))
             served(True)
 
         queue_ids = self._queue_ids(topic, poll.place.queue_id)

@@ -46,17 +46,25 @@ from gantry_broker.store.contract import (
 )
 from gantry_broker.store.steps import Steps
 from gantry_broker.store.stored import encode
+from gantry_broker.store.tables.offsets import OFFSETS_MAX
 from gantry_broker.store.tables.resets import due_reset
 
 MAX_COUNT = 32  # of one PopMessage, upstream's
 MAX_BYTES = 256 * 1024
 SPREAD_MAX = 16_384  # between the first and the last offset of one queue in an answer: a batch
 # acknowledgement names them by a bit each
+_TOO_MANY = f"[OVERLOAD]{OFFSETS_MAX} offsets are kept, there is no room for another one"
 _BURYING_MAX = 1024  # messages on their way to the dead letters
 
 Stored = Callable[[int, SendOutcome], None]  # with the queue id
 
 _log = log.get("pop")
+
+
+class NoRoomError(GantryError):
+    """A group cannot pop from a queue, since there is no room for its offset."""
+
+    answer_code = ResponseCode.SYSTEM_BUSY
 
 
 class WantedMessages(msgspec.Struct, frozen=True):
@@ -269,17 +277,22 @@ class Taking:
         """The queue of the ledger, which begins or goes on where the group's offset says.
 
         None if that can be recorded no more, or not now.
+
+        Raises:
+            NoRoomError: there are too many offsets for another one.
         """
+        if not self._book.ready:
+            return None
         committed = self._view.store.committed
         offset = committed.query(*queue_id)
         due = due_reset(committed, *queue_id)
         if due is not None:
             offset = due
-            self._book.commit(queue_id, due)  # which ends the reset
+            self._commit(queue_id, due)  # which ends the reset
         known = self._book.ledger.queues.get(queue_id)
         if known is not None and offset is not None and offset == self._book.committed[queue_id]:
             return known
-        self._book.committed[queue_id] = UNKNOWN if offset is None else offset
+        was = UNKNOWN if offset is None else offset
         if offset is None:
             place: QueueOffsets
             (place,) = yield [QueueQuestion(queue_id.topic, queue_id.queue_id)]
@@ -287,9 +300,15 @@ class Taking:
             offset = place.max_offset if is_from_end else place.min_offset
         if not self._book.ready or self._book.is_behind:
             return None
-        self._book.commit(queue_id, offset)
+        self._commit(queue_id, offset)
+        self._book.committed[queue_id] = was
         self._book.record([OffsetMoved(queue_id, offset)], lambda outcome: None)
         return self._book.ledger.queues[queue_id]
+
+    def _commit(self, queue_id: QueueId, offset: int) -> None:
+        """Commit an offset, without which the next pop would take everything anew."""
+        if not self._book.commit(queue_id, offset):
+            raise NoRoomError(_TOO_MANY)
 
     # ---- reading
 

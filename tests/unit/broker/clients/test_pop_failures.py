@@ -1,4 +1,4 @@
-"""POP where something else fails: a read, a topic, a dead letter that does not fit."""
+"""POP where something else fails: a read, a topic, a dead letter that does not fit, no room."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from gantry_broker.clients.core.pop.records import QueueId
+from gantry_broker.clients.newcomers import NewcomerBudget
 from gantry_broker.store.contract import QueueRead, Read, Refusal, Store, WasRead
+from gantry_broker.store.tables import offsets
 from gantry_protocol.bodies import SubscriptionGroupConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import RecordError
@@ -121,3 +123,41 @@ async def test_a_dead_letter_that_no_record_can_carry_is_done(serve, group, monk
     await asyncio.sleep(0.1)
     assert group.store.committed.query(GROUP, TOPIC, 0) == 1
     assert (processor.pops.taking.gone, processor.pops.taking.buried) == (1, 0)
+
+
+# ---- no room for offsets
+
+
+async def test_a_group_without_room_for_its_offset_is_refused(serve, group, monkeypatch) -> None:
+    processor = serve()
+    consumer = Consumer(processor)
+    fill(group, "a", "b")
+    await consumer.pop(queueId=0, maxMsgNums=1)
+    await asyncio.sleep(1)
+    monkeypatch.setattr(offsets, "OFFSETS_MAX", len(group.store.committed))
+    before = len(group.appended)
+    for _ in range(3):
+        answer = await consumer.answer(200050, {**POP, "consumerGroup": "late", "queueId": 0})
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert "no room" in answer.remark
+    await asyncio.sleep(1)
+    assert len(group.appended) == before
+    assert all(queue.group == GROUP for queue in processor.pops.book.ledger.queues)
+    assert list(await consumer.pop(queueId=0)) == ["b"], "who has an offset goes on"
+
+
+async def test_pops_of_new_groups_are_bounded_and_those_of_known_ones_are_not(serve, group) -> None:
+    processor = serve()
+    processor.new_groups._own = NewcomerBudget(2, 0.001)
+    consumer = Consumer(processor)
+    fill(group, "a")
+    for name in ("g0", "g1"):
+        assert list(await consumer.pop(consumerGroup=name)) == ["a"]
+    answer = await consumer.answer(200050, {**POP, "consumerGroup": "g2"})
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert "too many new groups" in answer.remark
+    assert group.store.committed.of_group("g2") == []
+    for name in ("g0", "g1"):
+        assert await consumer.pop(consumerGroup=name) == {}
+    assert processor.new_groups.refused == 1
+    assert list(await Consumer(processor).pop(consumerGroup="g2")) == ["a"]
