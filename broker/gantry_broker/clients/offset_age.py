@@ -1,13 +1,15 @@
 """Forgets the offsets of consumer groups that nobody uses any more.
 
 An offset that is lost makes a consumer begin at the end of its queue, so nothing goes early: only
-what was neither committed nor wanted by a connected member for ``kept_hours`` that masters have
-served. Wall clocks have no say in it, and hours in which the group had no master do not count. The
-offsets of a group with members are written anew once a day, so they are as young as its last day.
+what was neither committed nor wanted by a connected member, or by a pop, for ``kept_hours`` that
+masters have served. Wall clocks have no say in it, and hours in which the group had no master do
+not count. The offsets of a group that is in use are written anew once a day, so they are as young
+as its last day.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 from gantry_protocol.process import log
 
@@ -30,6 +32,8 @@ class OffsetAge:
         offsets: the offsets.
         has_members: whether a consumer group has members now.
         changed: is told after something was forgotten or touched.
+        take_popped: gives the groups that popped since it was asked last; their clients may be no
+            members, since they are behind a proxy.
         kept_hours: how long what nobody uses is kept; 0 for ever.
 
     Attributes:
@@ -42,12 +46,15 @@ class OffsetAge:
         has_members: Callable[[str], bool],
         changed: Callable[[], None],
         kept_hours: int = KEPT_HOURS,
+        take_popped: Callable[[], AbstractSet[str]] = frozenset,
     ) -> None:
         self.expired = 0
         self._offsets = offsets
         self._has_members = has_members
         self._changed = changed
         self._kept_hours = kept_hours
+        self._take_popped = take_popped
+        self._popped: AbstractSet[str] = frozenset()
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(HOUR_S, self._hour_passed)
         self._old: Iterator[tuple[OffsetKey, int]] = iter(())
@@ -60,6 +67,7 @@ class OffsetAge:
         self._offsets.count_hour()
         self._changed()
         before = self.expired
+        self._popped = self._take_popped()
         self._old = self._offsets.unused(TOUCH_HOURS)
         self._look(self._loop.time() + HOUR_S, before)
 
@@ -82,7 +90,7 @@ class OffsetAge:
         group = owner_of(key[0])
         if is_system_group(group):
             return
-        if self._has_members(group):
+        if group in self._popped or self._has_members(group):
             self._offsets.touch(*key)
         elif 0 < self._kept_hours <= unused_hours:
             self._offsets.forget(*key)

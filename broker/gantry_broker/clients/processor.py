@@ -302,6 +302,7 @@ class ClientProcessor:
             lambda group: bool(self._sessions.client_ids(group)),
             self._writer.soon,
             offsets_kept_hours,
+            self.pops.taking.take_groups,
         )
         self.delivery = self.drain.delivery = Delivery(view, levels, clock)
         self.drain.learned()

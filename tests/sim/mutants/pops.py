@@ -287,4 +287,12 @@ MUTANTS = (
         "return None",
         f"{FAILURES}::test_pops_of_new_groups_are_bounded_and_those_of_known_ones_are_not",
     ),
+    _mutant(
+        "pops-are-no-use",
+        "a group whose clients send no heartbeats loses its offsets while it pops",
+        "gantry_broker.clients.offset_age:OffsetAge._judge",
+        "group in self._popped or",
+        "",
+        f"{FAILURES}::test_offsets_of_a_group_that_only_pops_stay",
+    ),
 )

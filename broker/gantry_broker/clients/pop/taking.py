@@ -158,6 +158,7 @@ class Taking:
         self._unlocked = unlocked
         self._taken: set[QueueId] = set()
         self._contended: dict[QueueId, set[Place]] = {}  # who wanted what was taken
+        self._groups: set[str] = set()  # that popped; each has an offset, so they are bounded
         self._burying: set[tuple[QueueId, int]] = set()
 
     def take(
@@ -202,6 +203,11 @@ class Taking:
         if failure is not None and not found:
             raise failure
         return found
+
+    def take_groups(self) -> set[str]:
+        """The groups that popped since this was asked last."""
+        groups, self._groups = self._groups, set()
+        return groups
 
     def has_some(
         self, group: str, topic: str, queue_ids: Sequence[int], *, ordered: bool
@@ -268,6 +274,7 @@ class Taking:
         queue = yield from self._current(wanted, queue_id)
         if queue is None:
             return None
+        self._groups.add(wanted.group)
         found = yield from self._read(wanted, queue_id, queue, limits)
         if generation != self._book.generation or not self._book.ready:
             return None  # it was read for a state that does not hold

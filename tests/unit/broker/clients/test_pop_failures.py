@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from gantry_broker.clients import ClientProcessor, offset_age
 from gantry_broker.clients.core.pop.records import QueueId
 from gantry_broker.clients.newcomers import NewcomerBudget
 from gantry_broker.store.contract import QueueRead, Read, Refusal, Store, WasRead
@@ -16,6 +17,8 @@ from gantry_protocol.errors import RecordError
 from gantry_protocol.records import MAX_PROPERTIES_BYTES, MessageRecord
 from support.pops import GROUP, POP, TOPIC, Consumer, fill, receipts
 from support.transactions import read_queue
+
+from .conftest import Jumping
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
@@ -161,3 +164,23 @@ async def test_pops_of_new_groups_are_bounded_and_those_of_known_ones_are_not(se
         assert await consumer.pop(consumerGroup=name) == {}
     assert processor.new_groups.refused == 1
     assert list(await Consumer(processor).pop(consumerGroup="g2")) == ["a"]
+
+
+# ---- clients that are no members
+
+
+@pytest.mark.parametrize("is_used", [True, False], ids=["popped", "left alone"])
+async def test_offsets_of_a_group_that_only_pops_stay(group, monkeypatch, is_used: bool) -> None:
+    monkeypatch.setattr(offset_age, "HOUR_S", 10.0)
+    processor = ClientProcessor(group, clock=Jumping(), offsets_kept_hours=48)
+    consumer = Consumer(processor)
+    fill(group, "a", "b")
+    for receipt in (await consumer.pop()).values():
+        await consumer.ack(receipt)
+    for _ in range(60):
+        await asyncio.sleep(10.0)
+        if is_used:
+            await consumer.pop()
+    kept = group.store.committed.query(GROUP, TOPIC, 0)
+    processor.close()
+    assert kept == (2 if is_used else None)
