@@ -295,4 +295,20 @@ MUTANTS = (
         "",
         f"{FAILURES}::test_offsets_of_a_group_that_only_pops_stay",
     ),
+    _mutant(
+        "refused-topics-asked-for-at-once",
+        "controllers are asked for a topic for dead letters by every pop, while they refuse it",
+        f"{TAKING}._wait_for_topic",
+        "self._loop.call_later(REST_S, look_again)",
+        "look_again()",
+        f"{FAILURES}::test_a_refused_topic_is_asked_for_now_and_then",
+    ),
+    _mutant(
+        "dead-letters-one-look-a-second",
+        "after a large batch of dead letters nobody looks for the next ones",
+        f"{TAKING}._bury",
+        "self._look_again(queue_id)",
+        "pass",
+        f"{FAILURES}::test_dead_letters_wait_in_the_log_for_their_topic",
+    ),
 )

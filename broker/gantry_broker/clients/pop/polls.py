@@ -28,6 +28,7 @@ from gantry_broker.store.contract import QueueKey, RecordStore
 MAX_WAIT_S = 60.0
 REST_FIRST_S = 0.1  # between two looks at what is visible and cannot be handed out; then twice that
 REST_MAX_S = 1.0
+_EARLY_S = 1e-6  # a timer may fire so long before its time, by the loop's clock
 _LIMITS = RoomLimits(pulls=100_000, own_pulls=1_024)  # upstream's popPollingMapSize, popPollingSize
 
 ANY_QUEUE = -1
@@ -208,7 +209,7 @@ class Polls:
         due_s = self._next_due_s(place) if line.polls else None
         if due_s is None:
             return
-        now_s = self._loop.time()
+        now_s = self._loop.time() + _EARLY_S
         if due_s > now_s:
             line.rest_s = REST_FIRST_S
         elif timer is not None and timer.when() > now_s:

@@ -8,6 +8,7 @@ A message that was popped as often as its group allows goes to the dead letters 
 no longer in any log is done.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from gantry_broker.clients.core.pop.records import Acked, InFlight, OffsetMoved,
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.offsets import is_young
 from gantry_broker.clients.pop.book import UNKNOWN, PopBook
-from gantry_broker.clients.pop.polls import Place
+from gantry_broker.clients.pop.polls import ANY_QUEUE, Place
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     GetResult,
@@ -55,6 +56,7 @@ SPREAD_MAX = 16_384  # between the first and the last offset of one queue in an 
 # acknowledgement names them by a bit each
 _TOO_MANY = f"[OVERLOAD]{OFFSETS_MAX} offsets are kept, there is no room for another one"
 _BURYING_MAX = 1024  # messages on their way to the dead letters
+REST_S = 1.0  # before a dead letter, or the topic for it, is tried again that was refused
 
 Stored = Callable[[int, SendOutcome], None]  # with the queue id
 
@@ -131,7 +133,8 @@ class Taking:
         view: the group.
         book: the ledger.
         creation: of topics for dead letters.
-        unlocked: is told where somebody wanted a queue that was taken, and is not any more.
+        unlocked: is told where somebody wanted a queue that was taken, and is not any more, and
+            where there is more to do.
 
     Attributes:
         popped: messages that were handed out, in this mastership.
@@ -159,7 +162,9 @@ class Taking:
         self._taken: set[QueueId] = set()
         self._contended: dict[QueueId, set[Place]] = {}  # who wanted what was taken
         self._groups: set[str] = set()  # that popped; each has an offset, so they are bounded
-        self._burying: set[tuple[QueueId, int]] = set()
+        self._burying: set[tuple[QueueId, int]] = set()  # left aside by what looks for messages
+        self._making: dict[str, list[tuple[QueueId, int]]] = {}  # of these, by the topic they need
+        self._loop = asyncio.get_running_loop()
 
     def take(
         self, wanted: WantedMessages, queue_ids: Sequence[int], place: Place, stored: Stored
@@ -441,48 +446,71 @@ class Taking:
             if held is None or not 0 <= wanted.tries < held.message.count:
                 continue
             record = records.pop(offset)
-            if len(self._burying) < _BURYING_MAX and self._book.may_bury:
-                self._burying.add((queue_id, offset))
+            if len(self._burying) < _BURYING_MAX and self._book.may_bury and self._book.ready:
                 self._bury(queue_id, held.message, record)
 
     def _bury(self, queue_id: QueueId, message: InFlight, data: bytes) -> None:
+        queue = self._book.ledger.queues.get(queue_id)
+        held = None if queue is None else queue.held.get(message.offset)
+        if held is None or held.message != message:
+            return  # it was taken back while it was read
         to = Fate(DEAD_LETTER_PREFIX + queue_id.group, 0)
+        self._burying.add((queue_id, message.offset))
+        if self._view.store.topics.lookup(to.topic) is None:
+            self._wait_for_topic(to.topic, queue_id, message.offset)
+            return
 
         def ended(outcome: SendOutcome, *, has_copy: bool = True) -> None:
-            self._burying.discard((queue_id, message.offset))
             if outcome.code != ResponseCode.SUCCESS:
                 _log.warning("not among the dead letters yet", reason=outcome.remark)
-            elif has_copy:
-                self.buried += 1
+                self._loop.call_later(REST_S, self._burying.discard, (queue_id, message.offset))
+                return
+            self._burying.discard((queue_id, message.offset))
+            self.buried += has_copy
+            self.gone += not has_copy
+            self._look_again(queue_id)  # there may be more than fit into one append
+
+        try:
+            record = replace(decode_record(data), reconsume_times=message.count - 1)
+        except GantryError as error:
+            ended(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
+            return
+        copy = _dead_letter(record, to, self._view.store_host)
+        copies = [] if copy is None else [copy]
+        if copy is None:
+            _log.error("no record can carry a dead letter", queue=queue_id, at=message.offset)
+        done = partial(ended, has_copy=bool(copies))
+        self._book.record([Acked(queue_id, [message.offset])], done, copies)
+
+    def _wait_for_topic(self, name: str, queue_id: QueueId, offset: int) -> None:
+        """Leave a message in flight until there is a topic for it; its record is read again then.
+
+        What is left aside is known by its place only: records may be large, and many.
+        """
+        waiting = self._making.get(name)
+        if waiting is not None:
+            waiting.append((queue_id, offset))
+            return
+        self._making[name] = [(queue_id, offset)]
+
+        def look_again() -> None:
+            places = self._making.pop(name)
+            self._burying.difference_update(places)
+            for left in dict.fromkeys(queue for queue, _ in places):
+                self._look_again(left)
+
+        def made(refusal: Refusal | None) -> None:
+            if refusal is None:
+                look_again()
             else:
-                self.gone += 1
+                _log.warning("no topic for dead letters yet", topic=name, reason=refusal.remark)
+                self._loop.call_later(REST_S, look_again)
 
-        def ready(refusal: Refusal | None) -> None:
-            held = None
-            queue = self._book.ledger.queues.get(queue_id)
-            if queue is not None and self._book.ready:
-                held = queue.held.get(message.offset)
-            refusal = refusal or self._view.accepting_writes()
-            if refusal is not None or held is None or held.message != message:
-                remark = "it is not in flight any more" if refusal is None else refusal.remark
-                ended(SendOutcome(ResponseCode.SYSTEM_ERROR, remark))
-                return
-            try:
-                record = replace(decode_record(data), reconsume_times=message.count - 1)
-            except GantryError as error:
-                ended(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
-                return
-            copy = _dead_letter(record, to, self._view.store_host)
-            copies = [] if copy is None else [copy]
-            if copy is None:
-                _log.error("no record can carry a dead letter", queue=queue_id, at=message.offset)
-            done = partial(ended, has_copy=bool(copies))
-            self._book.record([Acked(queue_id, [message.offset])], done, copies)
+        self._creation.ensure(topic_rules.internal_topic(name), made)
 
-        if self._view.store.topics.lookup(to.topic) is not None:
-            ready(None)
-        else:
-            self._creation.ensure(topic_rules.internal_topic(to.topic), ready)
+    def _look_again(self, queue_id: QueueId) -> None:
+        for at in (queue_id.queue_id, ANY_QUEUE):
+            self._unlocked(Place(queue_id.topic, queue_id.group, at))
 
 
 def _dead_letter(record: MessageRecord, to: Fate, store_host: Host) -> MessageRecord | None:

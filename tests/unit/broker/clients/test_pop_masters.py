@@ -166,8 +166,9 @@ async def test_dead_letters_stand_before_offsets_and_those_before_events(serve, 
     fill(group, "a")
     await consumer.pop()
     await asyncio.sleep(10.1)
-    await consumer.pop()
-    await asyncio.sleep(0.1)
+    for _ in range(2):  # the first one finds that there is no topic for it
+        await consumer.pop()
+        await asyncio.sleep(0.1)
     wanted = ["%DLQ%g", "GANTRY_SYS_OFFSETS", POP_TOPIC]
     assert wanted in [[record.topic for record in records] for records in group.appended]
 
