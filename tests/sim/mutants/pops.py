@@ -66,7 +66,7 @@ MUTANTS = (
     _mutant(
         "pops-taken-back-oldest-first",
         "after a refused append a message is neither in flight nor to be popped",
-        f"{BOOK}._take_back",
+        f"{BOOK}._undo",
         "for wish in reversed(wishes):",
         "for wish in wishes:",
         f"{MASTERS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
@@ -74,7 +74,7 @@ MUTANTS = (
     _mutant(
         "pops-not-taken-back",
         "a message whose pop was not stored stays in flight, though nobody has it",
-        f"{BOOK}._take_back",
+        f"{BOOK}._undo",
         "self.ledger.undo(undo)",
         "pass",
         f"{MASTERS}::test_an_append_that_fails_takes_back_everything_that_was_built_on_it",
@@ -108,7 +108,7 @@ MUTANTS = (
         "the log is kept from the first pop on, for ever",
         f"{BOOK}._written",
         "self._view.store.committed.commit(GROUP, POP_TOPIC, 0, first)",
-        "pass",
+        "True",
         f"{MASTERS}::test_a_table_stands_for_the_records_before_it",
     ),
     _mutant(
@@ -162,7 +162,7 @@ MUTANTS = (
     _mutant(
         "refused-reset-forgotten",
         "a reset is never followed if the first append that says so is refused",
-        f"{BOOK}._take_back",
+        f"{BOOK}._undo",
         "if isinstance(undo.event, OffsetMoved):",
         "if False:",
         f"{MASTERS}::test_a_reset_that_could_not_be_recorded_is_followed_later",
@@ -300,7 +300,7 @@ MUTANTS = (
         "controllers are asked for a topic for dead letters by every pop, while they refuse it",
         f"{TAKING}._wait_for_topic",
         "self._loop.call_later(REST_S, look_again)",
-        "look_again()",
+        "self._loop.call_later(REST_S / 100, look_again)",
         f"{FAILURES}::test_a_refused_topic_is_asked_for_now_and_then",
     ),
     _mutant(
@@ -310,5 +310,13 @@ MUTANTS = (
         "self._look_again(queue_id)",
         "pass",
         f"{FAILURES}::test_dead_letters_wait_in_the_log_for_their_topic",
+    ),
+    _mutant(
+        "forgotten-by-a-refused-table",
+        "a master ends when a table is refused that left out the queues of a deleted group",
+        f"{BOOK}._take_back",
+        "self.ledger.remember(forgotten)",
+        "pass",
+        f"{MASTERS}::test_what_a_refused_table_forgets_is_remembered",
     ),
 )

@@ -28,7 +28,7 @@ from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.core.clocks import Clocks
-from gantry_broker.clients.core.pop.ledger import LogReader, PopLedger, Undo
+from gantry_broker.clients.core.pop.ledger import LogReader, PopLedger, PopQueue, Undo
 from gantry_broker.clients.core.pop.records import (
     BATCH_EVENTS,
     GROUP,
@@ -37,7 +37,6 @@ from gantry_broker.clients.core.pop.records import (
     ModeSet,
     OffsetMoved,
     QueueId,
-    Row,
     events_record,
     parse,
     table_records,
@@ -213,7 +212,7 @@ class PopBook:
             return
         refusal = self._view.accepting_writes()
         if refusal is not None:
-            self._take_back([], SendOutcome(refusal.code, refusal.remark))
+            self._take_back([], {}, SendOutcome(refusal.code, refusal.remark))
             return
         wishes = list(self._waiting)  # all of them: offsets and tables are of the whole state
         self._waiting.clear()
@@ -239,8 +238,10 @@ class PopBook:
             self._since_table_bytes += len(records[-1].body)
         table_from = len(records)
         with_table = self._is_table_due()
+        forgotten: dict[QueueId, PopQueue] = {}
         if with_table:
-            records += table_records(self._kept_rows(), host)
+            forgotten = self._forget()
+            records += table_records(list(self.ledger.rows()), host)
             self._wants_table = False
             self._since_table_bytes = 0
             self._table_bytes = sum(len(record.body) for record in records[table_from:])
@@ -254,7 +255,7 @@ class PopBook:
             if outcome.code != ResponseCode.SUCCESS and not outcome.may_be_stored:
                 self._view.store.committed.take_back(as_was)
                 self.committed.update((QueueId(*row[:3]), row[3]) for row in before)
-            self._written(outcome, table_from if with_table else None)
+            self._written(outcome, table_from if with_table else None, forgotten)
 
         try:
             self._view.store.append(records, done)
@@ -274,13 +275,18 @@ class PopBook:
             and query(*queue_id) is not None
         ]
 
-    def _written(self, outcome: SendOutcome, table_from: int | None) -> None:
+    def _written(
+        self,
+        outcome: SendOutcome,
+        table_from: int | None,
+        forgotten: dict[QueueId, PopQueue],
+    ) -> None:
         wishes, self._writing = self._writing, []
         if self._is_closed:
             return
         if outcome.code != ResponseCode.SUCCESS and not outcome.may_be_stored:
             self._wants_table = self._wants_table or table_from is not None
-            self._take_back(wishes, outcome)
+            self._take_back(wishes, forgotten, outcome)
             return
         if table_from is not None and outcome.code == ResponseCode.SUCCESS:
             self.tables += 1
@@ -293,22 +299,33 @@ class PopBook:
             wish.done(outcome)
         self._write()
 
-    def _take_back(self, wishes: list[_Wish], outcome: SendOutcome) -> None:
-        """Nothing of ``wishes`` was stored, so what was built on them does not hold either."""
+    def _take_back(
+        self, wishes: list[_Wish], forgotten: dict[QueueId, PopQueue], outcome: SendOutcome
+    ) -> None:
+        """Nothing of ``wishes`` was stored, so what was built on them does not hold either.
+
+        Nor was the table that stood behind them, and said that some queues are forgotten.
+        """
         self.refused += 1
         self.generation += 1
         _log.warning("not stored", reason=outcome.remark)
-        wishes = [*wishes, *self._waiting]
+        later = list(self._waiting)
         self._waiting.clear()
         self._waiting_events = self._waiting_bytes = 0
+        self._undo(later)
+        self.ledger.remember(forgotten)
+        self.committed.update(dict.fromkeys(forgotten, UNKNOWN))
+        self._undo(wishes)
+        for wish in [*wishes, *later]:
+            wish.done(outcome)
+        self._changed()
+
+    def _undo(self, wishes: list[_Wish]) -> None:
         for wish in reversed(wishes):
             for undo in reversed(wish.undos):
                 self.ledger.undo(undo)
                 if isinstance(undo.event, OffsetMoved):
                     self.committed[undo.event.queue] = UNKNOWN  # it is still to be followed
-        for wish in wishes:
-            wish.done(outcome)
-        self._changed()
 
     # ---- tables
 
@@ -316,14 +333,13 @@ class PopBook:
         least = max(TABLE_BYTES, 4 * self._table_bytes)
         return self._wants_table or self._since_table_bytes >= least
 
-    def _kept_rows(self) -> list[Row]:
-        """Rows of the ledger, without the queues that nobody can pop from any more."""
+    def _forget(self) -> dict[QueueId, PopQueue]:
+        """Forget the queues that nobody can pop from any more, as the next table does."""
         query = self._view.store.committed.query
         gone = [queue_id for queue_id in self.ledger.queues if query(*queue_id) is None]
-        self.ledger.forget(gone)
         for queue_id in gone:
             self.committed.pop(queue_id, None)
-        return list(self.ledger.rows())
+        return self.ledger.forget(gone)
 
     def _tick(self) -> None:
         """From time to time the log behind the last table is let go."""

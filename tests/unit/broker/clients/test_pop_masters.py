@@ -8,6 +8,7 @@ import pytest
 from gantry_broker.clients.core.pop.records import POP_TOPIC
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal
+from gantry_broker.store.tables.resets import forget_group
 from gantry_protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from gantry_protocol.codes import ResponseCode
 from support.late_store import LateStore
@@ -111,6 +112,33 @@ async def test_a_reset_that_could_not_be_recorded_is_followed_later(serve, group
     assert (await consumer.answer(200050, POP)).code == ResponseCode.SERVICE_NOT_AVAILABLE
     group.append_error = None
     assert list(await consumer.pop()) == ["a", "b"]
+
+
+async def test_what_a_refused_table_forgets_is_remembered(serve, group) -> None:
+    processor = serve()
+    consumer = Consumer(processor)
+    fill(group, "a", "b")
+    fill(group, "z", queue_id=1)
+    found = await consumer.pop(queueId=0)
+    other = (await consumer.pop(queueId=1, consumerGroup="good"))["z"]
+    in_flight = processor.pops.book.ledger.in_flight
+    forget_group(group.store.committed, GROUP)
+    group.append_error = DiskFullError("no room")
+    asked = [
+        consumer.ask(200051, {**named(other), "consumerGroup": "good"})[0],
+        consumer.ask(200051, named(found["a"]))[0],
+    ]
+    processor.pops.book._wants_table = True
+    await asyncio.sleep(0.1)
+    answers = [consumer.answer_to(one) for one in asked]
+    assert [answer.code for answer in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert processor.pops.book.ledger.in_flight == in_flight
+    group.append_error = None
+    assert (await consumer.ack(found["a"])).code == 0, "it is in flight as it was"
+    assert (await consumer.ack(other, consumerGroup="good")).code == 0
+    processor = serve()
+    await asyncio.sleep(0.1)
+    assert all(not queue.held for queue in processor.pops.book.ledger.queues.values())
 
 
 async def test_nothing_is_answered_before_it_is_confirmed(serve, group) -> None:

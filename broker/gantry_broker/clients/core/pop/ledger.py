@@ -228,11 +228,21 @@ class PopLedger:
         else:
             queue.next, queue.attempt = undo.next, undo.attempt
 
-    def forget(self, gone: Iterable[QueueId]) -> None:
-        """These queues are not there any more, or nobody consumes them; no record says so."""
-        for queue_id in gone:
-            queue = self.queues.pop(queue_id, None)
-            self.in_flight -= 0 if queue is None else len(queue.held)
+    def forget(self, gone: Iterable[QueueId]) -> dict[QueueId, PopQueue]:
+        """These queues are not there any more, or nobody consumes them; the next table says so.
+
+        Returns:
+            What was forgotten, for ``remember``.
+        """
+        forgotten = {at: self.queues.pop(at) for at in gone if at in self.queues}
+        self.in_flight -= sum(len(queue.held) for queue in forgotten.values())
+        return forgotten
+
+    def remember(self, forgotten: dict[QueueId, PopQueue]) -> None:
+        """The reverse of ``forget``, when all that was applied since is taken back."""
+        assert not forgotten.keys() & self.queues.keys(), "it is taken back newest first"
+        self.queues |= forgotten
+        self.in_flight += sum(len(queue.held) for queue in forgotten.values())
 
     def _put(self, queue: PopQueue, message: InFlight, now: Clocks, undo: Undo) -> None:
         before = queue.held.get(message.offset)
