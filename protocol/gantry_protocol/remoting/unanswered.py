@@ -45,6 +45,8 @@ REPEATABLE = (
         RequestCode.HEART_BEAT,
         RequestCode.UNREGISTER_CLIENT,
         RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.ACK_MESSAGE,  # by receipts, which are good at any master
+        RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.END_TRANSACTION,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP,
         RequestCode.LOCK_BATCH_MQ,

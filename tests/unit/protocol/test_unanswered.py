@@ -81,8 +81,22 @@ def test_the_next_master_is_given_what_is_unanswered_once_and_in_order() -> None
     assert (len(table), table.size_bytes, table.is_quiet) == (0, 0, True)
 
 
+@pytest.mark.parametrize("code", [RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE])
+def test_acknowledgements_by_receipts_go_to_the_next_master(code: int) -> None:
+    table = Unanswered()
+    table.give(said(code, 1))
+    assert table.hand_over() == ([said(code, 1).frame], [], [])
+
+
 @pytest.mark.parametrize(
-    "code", [RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RequestCode.CONSUME_MESSAGE_DIRECTLY, 99]
+    "code",
+    [
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.POP_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        99,
+    ],
 )
 def test_what_must_not_be_done_twice_is_refused_unless_nobody_was_given_it(code: int) -> None:
     table = Unanswered()
