@@ -33,6 +33,9 @@ from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 from gantry_controller.remoting.long_polls import LongPolls
 
 QUEUES_TOLD_MAX = 20_000  # in one answer, about 1 MB; and one topic
+EPOCH_MAX = 2**53
+"""The highest epoch that a tool may wish for; they send the time in ms. Each change adds one, and
+none may come to what an Int64 cannot say, or a reader of JSON numbers takes for another."""
 MADE_MAX = 4  # answers that are kept until the next event; mostly all know the same
 _CHANGE_MAPS = (MapQueues, SealQueues, ReleaseSegments, RemoveGroup)
 _NEW_EVENTS = "Not all controllers are of this version yet: finish their roll-out first"
@@ -103,6 +106,9 @@ class QueueMapRequests:
         if not self._all_know():
             return reply(exchange.request, ResponseCode.SYSTEM_BUSY, _NEW_EVENTS)
         header = from_ext(MapQueuesRequestHeader, exchange.request.ext)
+        if header.epoch > EPOCH_MAX:
+            remark = f"The epoch of a queue map is at most {EPOCH_MAX}, not {header.epoch}."
+            return reply(exchange.request, ResponseCode.INVALID_PARAMETER, remark)
         wish = decode_request(QueuePlaces, exchange.request.body).places
         event = MapQueues(
             cluster=header.cluster_name,

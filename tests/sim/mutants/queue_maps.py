@@ -221,6 +221,15 @@ MUTANTS = (
         "if is_there else",
         "if True else",
     ),
+    _mutant(
+        "epoch-without-bound",
+        "a tool wishes for the last epoch there is, and the queues of the topic never move again",
+        "gantry_controller.remoting.queue_maps:QueueMapRequests._map",
+        "header.epoch > EPOCH_MAX",
+        "False",
+        "unit/controller/remoting/test_queue_map_requests.py"
+        "::test_an_epoch_after_which_none_can_come_is_refused",
+    ),
     _broker(
         "moving-queue-takes-sends",
         "a message comes behind the end that is about to be told",

@@ -143,6 +143,31 @@ async def test_a_queue_moves_by_requests(harness: Harness) -> None:
     assert refused.code == ResponseCode.INVALID_PARAMETER
 
 
+async def test_an_epoch_after_which_none_can_come_is_refused(harness: Harness) -> None:
+    """Masters name the epoch of the map that they seal by, which must be an Int64."""
+    start(harness)
+    ext = {"clusterName": CLUSTER, "topic": "t", "queues": "1"}
+    here = json.dumps({"places": {"0": NAME}}).encode()
+    refused = harness.call(MAP, {**ext, "epoch": str(2**63 - 1)}, here)
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert refused.remark == f"The epoch of a queue map is at most {2**53}, not {2**63 - 1}."
+    assert harness.machine.state.queue_map(CLUSTER, "t") is None
+    assert harness.call(MAP, {**ext, "epoch": str(2**53)}, here).code == 0
+    away = json.dumps({"places": {"0": "broker-b"}}).encode()
+    assert harness.call(MAP, ext, away).code == 0
+    seal = {
+        "clusterName": CLUSTER,
+        "brokerName": NAME,
+        "brokerId": "1",
+        "masterEpoch": str(harness.group.master_epoch),
+        "incarnation": harness.group.master_incarnation,
+        "topic": "t",
+        "mapEpoch": str(read(ask(harness)).maps["t"].epoch),
+    }
+    assert harness.call(SEAL, seal, json.dumps({"ends": {"0": 12}}).encode()).code == 0
+    assert read(ask(harness)).maps["t"].queues[0].open.group == "broker-b"
+
+
 @pytest.mark.parametrize("all_know", [True, False], ids=["all of this version", "one is older"])
 async def test_owners_move_with_a_queue_once_all_controllers_know_how(
     harness: Harness, all_know: bool
