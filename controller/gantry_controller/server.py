@@ -194,7 +194,7 @@ class Controller:
         api.add_to(self._http)
         MembersApi(api, self.node).add_to(self._http)
         FrontsApi(api, self.machine).add_to(self._http)
-        QueueMapsApi(api, self.machine).add_to(self._http)
+        QueueMapsApi(api, self.machine, self.watchman).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
         sources = Sources(

@@ -284,6 +284,12 @@ class AdminApi:
             await self._let_queues_leave(group)
             return _json(self._view(group))
         self.all_must_know_its_events()
+        if self._watchman.has_others(group) and not self._watchman.others_serve(group):
+            message = (
+                f"No other group of cluster {group.cluster} that takes messages has a living "
+                "master: have one elected first."
+            )
+            raise ApiRefusal(409, "INVALID_REQUEST", message)
         at_ms = time.time_ns() // 1_000_000
         event = DrainGroup(cluster=group.cluster, name=group.name, uid=wish.uid, at_ms=at_ms)
         await self.write(event)
@@ -293,7 +299,7 @@ class AdminApi:
     async def _let_queues_leave(self, group: BrokerGroup) -> None:
         """Have the queues of mapped topics move away from a group that is drained."""
         state = self._machine.state
-        moves = leaving_moves(state, group.cluster, group.name)
+        moves = leaving_moves(state, group.cluster, group.name, self._watchman.may_serve)
         for event in events_of(state, group.cluster, moves):
             await self.write(event)
 

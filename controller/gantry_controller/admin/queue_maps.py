@@ -19,14 +19,12 @@ from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.queue_map import QueueMap
 
 from gantry_controller.admin.api import AdminApi, ApiRefusal, Handler, read_body
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.candidates import candidates, had_masters
 from gantry_controller.metadata.events import MapQueues
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.placement import even_out
-from gantry_controller.metadata.queue_maps import (
-    events_of,
-    may_have_queues,
-    places_for,
-)
+from gantry_controller.metadata.queue_maps import events_of, places_for
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.requests import ADMIN
 
@@ -37,11 +35,13 @@ class QueueMapsApi:
     Args:
         api: the other routes, whose ways of waiting and refusing are shared.
         machine: the applied state.
+        watchman: who is alive.
     """
 
-    def __init__(self, api: AdminApi, machine: MetadataStateMachine) -> None:
+    def __init__(self, api: AdminApi, machine: MetadataStateMachine, watchman: Watchman) -> None:
         self._api = api
         self._machine = machine
+        self._serves = watchman.may_serve
 
     def add_to(self, server: HttpServer) -> None:
         """Serves the routes on ``server``."""
@@ -61,7 +61,9 @@ class QueueMapsApi:
         wish = await read_body(request, QueuesWish)
         cluster, topic = request.match_info["cluster"], request.match_info["topic"]
         self._api.all_must_know_its_events()
-        places = places_for(self._machine.state, cluster, topic, wish.queues, wish.places)
+        places = places_for(
+            self._machine.state, cluster, topic, wish.queues, wish.places, self._serves
+        )
         event = MapQueues(cluster=cluster, topic=topic, queues=wish.queues, places=places)
         await self._api.write(event)
         return self._view(cluster, topic)
@@ -70,11 +72,14 @@ class QueueMapsApi:
         wish = await read_body(request, RebalanceRequest)
         cluster = request.match_info["cluster"]
         state = self._machine.state
-        if state.maps_of(cluster).maps and not may_have_queues(state, cluster, wish.without):
+        maps = state.maps_of(cluster).maps
+        groups = candidates(state, cluster, self._serves, wish.without)
+        if maps and not groups:
             message = f"No broker group of cluster {cluster} is left that could have the queues."
             raise ApiRefusal(409, "INVALID_REQUEST", message)
-        maps, groups = state.maps_of(cluster).maps, may_have_queues(state, cluster, wish.without)
-        moves = await asyncio.to_thread(even_out, dict(maps), groups)  # 4 s for a million queues
+        # The master of a group that is away for a moment says where its queues end once it is back.
+        away = set(had_masters(state, cluster, wish.without)).difference(groups)
+        moves = await asyncio.to_thread(even_out, dict(maps), groups, away)  # 4 s for a million
         if not wish.dry_run:
             self._api.all_must_know_its_events()
             for event in events_of(self._machine.state, cluster, moves):

@@ -28,7 +28,7 @@ from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable, Mem
 from gantry_controller.liveness.core.unheard import UnheardConsumers
 from gantry_controller.liveness.prober import knock
 from gantry_controller.metadata.confirmed import Floor, Loss
-from gantry_controller.metadata.drains import has_other_taking
+from gantry_controller.metadata.drains import has_other_taking, others_taking
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ElectMaster,
@@ -101,7 +101,7 @@ class Watchman:
         self._spreads = spreads
         self._unheard = UnheardConsumers(machine.state, self._has_living_master)
         self._shares = Shares(machine.state, self._has_living_master)
-        self._gone = GoneGroups(machine.state)
+        self._gone = GoneGroups(machine.state, self.may_serve)
         self._probes = Probes(self.table)
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -217,6 +217,10 @@ class Watchman:
         """Whether other groups of its cluster take messages."""
         return has_other_taking(self._machine.state, group)
 
+    def others_serve(self, group: BrokerGroup) -> bool:
+        """Whether one of them may have a living master."""
+        return any(map(self.may_serve, others_taking(self._machine.state, group)))
+
     def mapped_queues(self, group: BrokerGroup) -> tuple[int, int]:
         """The queues of mapped topics that the group has, and will have once all have moved."""
         maps = self._machine.state.maps_of(group.cluster)
@@ -280,6 +284,15 @@ class Watchman:
             and group.master_is_current
             and self.is_alive(group, group.master)
         )
+
+    def may_serve(self, group: BrokerGroup) -> bool:
+        """Whether the group has a master that nothing speaks against.
+
+        A new leader, which has heard nobody yet, must not have all queues go to who spoke first.
+        """
+        if group.master is None:
+            return False
+        return rules.master_suspicion(self.table, group, self._clock()) is None
 
     def not_proved_gone(self, group: BrokerGroup) -> tuple[LiveMember, ...]:
         """The evidence for an event that only concerns members that are surely gone."""

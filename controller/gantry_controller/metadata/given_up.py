@@ -7,13 +7,15 @@ taken: what the group holds keeps its offsets, and is read there should it come 
 says then where its segments ended, and the rest of the gap is nobody's.
 
 The leader waits for ``WAIT_S`` after a group has gone. A namespace that is deleted as a whole
-retires all groups in that time, and then there is none that could have the queues.
+retires all groups in that time, and then there is none that could have the queues. It waits as well
+while no other group has a living master: the gap is for good, and the group may be back first.
 """
 
 from collections.abc import Iterator
 
 from gantry_protocol.queue_map import GAP, SEGMENTS_OF_GONE_MAX, MappedQueue, disowned, moved
 
+from gantry_controller.metadata.candidates import Serves, living
 from gantry_controller.metadata.events import MapQueues
 from gantry_controller.metadata.placement import place
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
@@ -43,10 +45,14 @@ class GoneGroups:
 
     Args:
         state: of the quorum.
+        serves: whether a group has a living master.
     """
 
-    def __init__(self, state: MetadataState) -> None:
+    def __init__(
+        self, state: MetadataState, serves: Serves = lambda group: group.had_master
+    ) -> None:
         self._state = state
+        self._serves = serves
         self._since_s: dict[GroupKey, float] = {}
         self._next_look_s = float("-inf")
 
@@ -87,11 +93,7 @@ class GoneGroups:
     def _events(self, cluster: str, names: set[str]) -> Iterator[MapQueues]:
         """One for each topic that has queues at ``names``, for a bounded number of queues."""
         maps = self._state.maps_of(cluster)
-        groups = [
-            group.name
-            for group in self._state.serving_by_name(cluster)
-            if group.key not in self._state.drains
-        ]
+        groups = living(self._state, cluster, self._serves)
         load = maps.load.copy()
         given = 0
         for topic in sorted(maps.maps) if groups else ():

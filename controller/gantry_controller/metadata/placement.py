@@ -3,7 +3,7 @@
 It follows from names and from how many queues each group has, so every controller finds the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 
@@ -54,7 +54,10 @@ def place(
 
 
 def rehouse(
-    maps: Mapping[str, QueueMap], groups: Sequence[str], load: Mapping[str, int]
+    maps: Mapping[str, QueueMap],
+    groups: Sequence[str],
+    load: Mapping[str, int],
+    left_alone: Collection[str] = (),
 ) -> list[Move]:
     """The moves of all queues that are at none of ``groups``, to those with the fewest.
 
@@ -62,6 +65,7 @@ def rehouse(
         maps: of one cluster, by topic.
         groups: that may have queues.
         load: how many queues groups have now.
+        left_alone: other groups, whose queues stay.
     """
     count = {group: load.get(group, 0) for group in groups}
     moves: list[Move] = []
@@ -69,7 +73,9 @@ def rehouse(
         homeless = [
             (number, queue.goal)
             for number, queue in enumerate(queues.queues)
-            if queue.goal not in count and not queue.is_full  # one would hold up all others
+            if queue.goal not in count
+            and queue.goal not in left_alone
+            and not queue.is_full  # one would hold up all others
         ]
         if not homeless or not count:
             continue
@@ -80,15 +86,18 @@ def rehouse(
     return moves
 
 
-def even_out(maps: Mapping[str, QueueMap], groups: Sequence[str]) -> list[Move]:
+def even_out(
+    maps: Mapping[str, QueueMap], groups: Sequence[str], left_alone: Collection[str] = ()
+) -> list[Move]:
     """The fewest moves after which no group of ``groups`` has two queues more than another.
 
-    Queues at groups that are not among ``groups`` all move. With one new group among n at most one
-    queue in n moves. Queues that move already are left alone.
+    Queues at groups that are not among ``groups`` or ``left_alone`` all move. With one new group
+    among n at most one queue in n moves. Queues that move already are left alone.
 
     Args:
         maps: of one cluster, by topic.
         groups: that may have queues.
+        left_alone: other groups, whose queues stay, and that get none.
     """
     if not groups:
         return []
@@ -101,7 +110,7 @@ def even_out(maps: Mapping[str, QueueMap], groups: Sequence[str]) -> list[Move]:
             load[queue.goal] += 1
             if not queue.target and not queue.is_full:
                 at[queue.goal].add((topic, number))
-    moves = rehouse(maps, list(load), load)
+    moves = rehouse(maps, list(load), load, left_alone)
     for move in moves:
         load[move.target] += 1
     ranked: dict[tuple[str, str], list[tuple[str, int]]] = {}  # by whose queues, and for whom

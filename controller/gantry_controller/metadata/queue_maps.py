@@ -6,7 +6,7 @@ has one open segment at any time, and nothing is ever behind the end of another.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.queue_map import (
@@ -26,6 +26,7 @@ from gantry_protocol.queue_map import (
 )
 from msgspec.structs import replace
 
+from gantry_controller.metadata.candidates import Serves, candidates, may_have_queues
 from gantry_controller.metadata.events import MapQueues, ReleaseSegments, SealQueues
 from gantry_controller.metadata.given_up import begun_anew, is_gone
 from gantry_controller.metadata.locks import owners_follow
@@ -169,22 +170,13 @@ def _changed(
     return Result(group=group, changed=True)
 
 
-def may_have_queues(state: MetadataState, cluster: str, without: Collection[str] = ()) -> list[str]:
-    """The groups that queues may go to: those that serve and are not drained, by name."""
-    return [
-        group.name
-        for group in state.serving_by_name(cluster)
-        if group.name not in without and group.key not in state.drains
-    ]
-
-
-def leaving_moves(state: MetadataState, cluster: str, group: str) -> list[Move]:
+def leaving_moves(state: MetadataState, cluster: str, group: str, serves: Serves) -> list[Move]:
     """The moves after which a group that is drained has no queue."""
     maps = state.maps_of(cluster)
     if not maps.load[group]:
         return []
-    moves = rehouse(maps.maps, may_have_queues(state, cluster), maps.load)
-    return [move for move in moves if move.group == group]
+    others = maps.load.keys() - {group}
+    return rehouse(maps.maps, candidates(state, cluster, serves), maps.load, left_alone=others)
 
 
 def events_of(state: MetadataState, cluster: str, moves: Iterable[Move]) -> list[MapQueues]:
@@ -205,13 +197,18 @@ def events_of(state: MetadataState, cluster: str, moves: Iterable[Move]) -> list
 
 
 def places_for(
-    state: MetadataState, cluster: str, topic: str, queues: int, wish: Mapping[int, str]
+    state: MetadataState,
+    cluster: str,
+    topic: str,
+    queues: int,
+    wish: Mapping[int, str],
+    serves: Serves,
 ) -> tuple[tuple[int, str], ...]:
     """``wish``, and a group for each new queue that it does not name; who proposes the event asks.
 
     Whoever applies it again, after each start, need not choose then.
     """
-    known, groups = state.queue_map(cluster, topic), may_have_queues(state, cluster)
+    known, groups = state.queue_map(cluster, topic), candidates(state, cluster, serves)
     new = range(0 if known is None else len(known.queues), min(queues, MAPPED_QUEUES_MAX))
     load = state.maps_of(cluster).load + Counter(wish.values())
     chosen = (

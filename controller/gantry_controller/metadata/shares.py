@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from gantry_protocol.queue_map import QueueMap
 
+from gantry_controller.metadata.candidates import had_masters
 from gantry_controller.metadata.events import Event, MapQueues, TakeShare
 from gantry_controller.metadata.placement import Move, weight
-from gantry_controller.metadata.queue_maps import may_have_queues
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
 
@@ -38,7 +38,7 @@ class Share:
 
     Args:
         newcomer: name of the group.
-        groups: the number of groups that may have queues, the newcomer included.
+        groups: the number of groups that may have queues and had a master, the newcomer included.
         load: how many queues each has now.
     """
 
@@ -119,7 +119,7 @@ class Shares:
         """What is to be proposed in each turn, the last time that the share was given."""
         cluster, name = key
         maps = self._state.maps_of(cluster)
-        share = Share(name, len(may_have_queues(self._state, cluster)), maps.load)
+        share = Share(name, len(had_masters(self._state, cluster)), maps.load)
         events: list[Event] = []
         looked_at = 0
         for topic in sorted(maps.maps):

@@ -121,7 +121,9 @@ class ControllerRequests:
         self._refresh = refresh
         self._replica_infos = ReplicaInfo()
         self.fronts = FrontRequests(dispatcher, machine)
-        self.queue_maps = QueueMapRequests(dispatcher, machine, watchman.may_raise)
+        self.queue_maps = QueueMapRequests(
+            dispatcher, machine, watchman.may_raise, watchman.may_serve
+        )
         dispatcher.add(self._handlers())
         dispatcher.add(self.fronts.handlers())
         dispatcher.add(TopicRequests(dispatcher, machine, watchman).handlers())

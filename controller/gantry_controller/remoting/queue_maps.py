@@ -17,6 +17,7 @@ from gantry_protocol.headers.queue_maps import (
 )
 from gantry_protocol.types import Index
 
+from gantry_controller.metadata.candidates import Serves
 from gantry_controller.metadata.events import (
     DeleteTopic,
     Event,
@@ -48,18 +49,24 @@ class QueueMapRequests:
         dispatcher: the way into the log and back.
         machine: the applied state.
         all_know: whether no controller is of a version that would stop at the events.
+        serves: whether a group has a living master.
 
     Attributes:
         polls: questions that wait for news.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, machine: MetadataStateMachine, all_know: Callable[[], bool]
+        self,
+        dispatcher: Dispatcher,
+        machine: MetadataStateMachine,
+        all_know: Callable[[], bool],
+        serves: Serves,
     ) -> None:
         self.polls = LongPolls(dispatcher)
         self._dispatcher = dispatcher
         self._machine = machine
         self._all_know = all_know
+        self._serves = serves
         self._made: dict[tuple[str, Index, Index], tuple[bool, bytes]] = {}  # by what is known
         self._made_at = Index(-1)
         machine.add_listener(self._applied)
@@ -115,7 +122,12 @@ class QueueMapRequests:
             topic=header.topic,
             queues=header.queues,
             places=places_for(
-                self._machine.state, header.cluster_name, header.topic, header.queues, wish
+                self._machine.state,
+                header.cluster_name,
+                header.topic,
+                header.queues,
+                wish,
+                self._serves,
             ),
             epoch=header.epoch,
         )

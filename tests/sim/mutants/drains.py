@@ -96,6 +96,18 @@ MUTANTS = (
         UnitTests(f"{_META}test_the_last_group_that_takes_messages_is_not_drained"),
     ),
     _controller(
+        "drained-beside-dead-groups",
+        "drains",
+        "a group is drained while the brokers of all others are dead, and no group takes messages",
+        "admin.api:AdminApi._drain",
+        "not self._watchman.others_serve(group)",
+        "False",
+        UnitTests(
+            "unit/controller/admin/test_api.py"
+            "::TestDrain::test_not_while_the_brokers_of_all_others_are_dead"
+        ),
+    ),
+    _controller(
         "drained-topics-have-no-place",
         "drains",
         "producers of a topic that only the drained group has can send nowhere",

@@ -222,6 +222,34 @@ MUTANTS = (
         "if True else",
     ),
     _mutant(
+        "queues-to-who-never-served",
+        "queues go to a group that has no broker yet, and nobody can send to them",
+        "gantry_controller.metadata.candidates:candidates",
+        "living(state, cluster, serves, without)\n        or had_masters(state, cluster, without)"
+        "\n        or ",
+        "",
+        "unit/controller/metadata/test_candidates.py"
+        "::test_a_group_that_never_had_a_master_is_proposed_for_no_queue",
+    ),
+    _mutant(
+        "given-up-for-a-dead-group",
+        "a queue of a group that is gone gets its gap, and no messages where it is led either",
+        "gantry_controller.metadata.given_up:GoneGroups._events",
+        "living(self._state, cluster, self._serves)",
+        "living(self._state, cluster, lambda _: True)",
+        "unit/controller/metadata/test_candidates.py"
+        "::test_queues_of_a_group_that_is_gone_wait_for_a_living_master",
+    ),
+    _mutant(
+        "dead-group-is-emptied-by-evening-out",
+        "a group whose master is away for a moment loses all its queues to a rebalance",
+        "gantry_controller.admin.queue_maps:QueueMapsApi._rebalance",
+        "dict(maps), groups, away)",
+        "dict(maps), groups)",
+        "unit/controller/admin/test_queue_maps.py"
+        "::test_nothing_goes_to_a_group_that_nobody_serves_and_a_dead_one_keeps_its_own",
+    ),
+    _mutant(
         "epoch-without-bound",
         "a tool wishes for the last epoch there is, and the queues of the topic never move again",
         "gantry_controller.remoting.queue_maps:QueueMapRequests._map",

@@ -55,7 +55,7 @@ async def admin(harness: Harness) -> AsyncIterator[Api]:
     server.registry.register(metrics)
     served.add_to(server)
     FrontsApi(served, harness.machine).add_to(server)
-    QueueMapsApi(served, harness.machine).add_to(server)
+    QueueMapsApi(served, harness.machine, harness.watchman).add_to(server)
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}
     base = f"http://127.0.0.1:{port}"

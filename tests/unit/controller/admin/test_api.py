@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from gantry_controller.admin import api, pages
+from gantry_controller.liveness.core.table import Heartbeat
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import (
     ApplyBrokerId,
@@ -430,6 +431,17 @@ class TestDrain:
         status, error = await admin.call("PUT", GROUP + "/drain", {"id": "u1"})
         assert (status, error["error"]) == (400, "INVALID_REQUEST")
         assert (await admin.call("PUT", GROUP + "x/drain", {}))[0] == 404
+
+    async def test_not_while_the_brokers_of_all_others_are_dead(self, admin: Api) -> None:
+        await self.other(admin)
+        watchman = admin.harness.watchman
+        watchman.heard((CLUSTER, "z"), Heartbeat(BrokerId(1), 2.5, "z"), 99)
+        watchman.table.closed(99)
+        assert watchman.table.refuse((CLUSTER, "z", BrokerId(1)), 99)
+        assert (await admin.call("GET", GROUP))[1]["hasOthers"] is True, "its master may come back"
+        status, error = await admin.call("PUT", GROUP + "/drain", {})
+        assert (status, "has a living master" in error["message"]) == (409, True)
+        assert admin.harness.machine.state.drains == {}
 
     async def test_not_while_a_controller_is_of_an_older_version(self, admin: Api) -> None:
         await self.other(admin)

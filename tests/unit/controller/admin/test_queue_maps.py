@@ -1,5 +1,6 @@
 """The admin API's routes about queue maps."""
 
+from gantry_controller.liveness.core.table import Heartbeat
 from gantry_controller.metadata.events import (
     ApplyBrokerId,
     DeclareGroup,
@@ -30,6 +31,14 @@ async def groups(admin: Api, *others: str) -> None:
             ElectMaster(**key, live=(LiveMember(one, name),), first_wait_over=True),
         ):
             assert admin.harness.apply(event).ok
+
+
+def die(admin: Api, name: str) -> None:
+    """The only broker of a group speaks, closes its connection, and its address refuses."""
+    watchman = admin.harness.watchman
+    watchman.heard((CLUSTER, name), Heartbeat(BrokerId(1), 2.5, name), 99)
+    watchman.table.closed(99)
+    assert watchman.table.refuse((CLUSTER, name, BrokerId(1)), 99)
 
 
 def goals(admin: Api, topic: str = "t") -> list[str]:
@@ -89,6 +98,22 @@ async def test_queues_are_evened_out_over_a_new_group(admin: Api) -> None:
     assert {move["target"] for move in empty["moves"]} <= {NAME}
     status, error = await admin.call("POST", REBALANCE, {"without": ["z", NAME]})
     assert (status, "is left that could have the queues" in error["message"]) == (409, True)
+
+
+async def test_nothing_goes_to_a_group_that_nobody_serves_and_a_dead_one_keeps_its_own(
+    admin: Api,
+) -> None:
+    await groups(admin, "y", "z")
+    await admin.call("PUT", QUEUES + "/t", {"queues": 6, "places": {"0": "y", "1": "y", "2": "y"}})
+    new = DeclareGroup(cluster=CLUSTER, name="new", uid="n", replicas=1, min_in_sync_replicas=1)
+    assert admin.harness.apply(new).ok
+    die(admin, "z")
+    before = goals(admin)
+    await admin.call("PUT", QUEUES + "/u", {"queues": 4})
+    assert set(goals(admin, "u")) == {NAME, "y"}
+    _, even = await admin.call("POST", REBALANCE, {})
+    assert {move["target"] for move in even["moves"]} <= {NAME, "y"}
+    assert [goal == "z" for goal in goals(admin)] == [goal == "z" for goal in before]
 
 
 async def test_queues_leave_a_group_that_is_drained(admin: Api) -> None:

@@ -203,4 +203,4 @@ def test_a_full_queue_holds_up_no_other() -> None:
     world = World()
     world.put(full(), MappedQueue((Segment("b", 0, 1),), "", 0))
     world.drain("b")
-    assert [move.queue for move in leaving_moves(world.state, CLUSTER, "b")] == [1]
+    assert [move.queue for move in leaving_moves(world.state, CLUSTER, "b", lambda _: True)] == [1]
