@@ -171,8 +171,9 @@ class DrainView(_View):
     """A master's last report on what is left of a group that is being drained.
 
     ``unread``: messages that consumer groups have not consumed yet, each counted once for each of
-    them; ``parked``: delayed ones; ``transactions``: those that are open. ``done``: nothing is left
-    and nothing new is taken. ``waits_for`` says in words what is waited for; it is empty then.
+    them; ``parked``: delayed ones; ``transactions``: those that are open. ``done``: nothing is
+    left, no queue of a mapped topic is there, and nothing new is taken. ``waits_for`` says in words
+    what is waited for; it is empty then.
     """
 
     done: bool

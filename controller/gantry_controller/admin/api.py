@@ -56,7 +56,6 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.metadata.queue_maps import events_of, leaving_moves
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
@@ -281,7 +280,6 @@ class AdminApi:
         group = self._group(request)
         is_mine = wish.uid in (None, None if group.declaration is None else group.declaration.uid)
         if is_mine and group.key in self._machine.state.drains:
-            await self._let_queues_leave(group)
             return _json(self._view(group))
         self.all_must_know_its_events()
         if self._watchman.has_others(group) and not self._watchman.others_serve(group):
@@ -293,15 +291,7 @@ class AdminApi:
         at_ms = time.time_ns() // 1_000_000
         event = DrainGroup(cluster=group.cluster, name=group.name, uid=wish.uid, at_ms=at_ms)
         await self.write(event)
-        await self._let_queues_leave(group)
         return _json(self._view(self._machine.group(group.cluster, group.name) or group))
-
-    async def _let_queues_leave(self, group: BrokerGroup) -> None:
-        """Have the queues of mapped topics move away from a group that is drained."""
-        state = self._machine.state
-        moves = leaving_moves(state, group.cluster, group.name, self._watchman.may_serve)
-        for event in events_of(state, group.cluster, moves):
-            await self.write(event)
 
     async def _end_drain(self, request: web.Request) -> web.Response:
         group = self._group(request)

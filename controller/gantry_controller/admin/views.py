@@ -43,17 +43,23 @@ def member_view(
         in_sync=member.broker_id in group.sync_state_set,
         tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),
         refused=claim is not None,
-        drain=None if row is None or row.beat.drain is None else _drain_view(row.beat.drain),
+        drain=None
+        if row is None or row.beat.drain is None
+        else _drain_view(row.beat.drain, watchman.mapped_queues(group)[0]),
     )
 
 
-def _drain_view(drain: DrainReport) -> DrainView:
+def _drain_view(drain: DrainReport, queues: int) -> DrainView:
+    """What the master says is left, and the open ``queues`` of mapped topics, which are here."""
+    waits_for = [drain.waits_for] if drain.waits_for else []
+    if queues:
+        waits_for.append(f"queues of mapped topics that are still to move elsewhere: {queues}")
     return DrainView(
-        done=drain.done,
+        done=drain.done and not queues,
         unread=drain.unread,
         parked=drain.parked,
         transactions=drain.transactions,
-        waits_for=drain.waits_for,
+        waits_for="; ".join(waits_for),
     )
 
 

@@ -11,7 +11,7 @@ time-out, since their heartbeats wait in our own sockets.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 
 from gantry_protocol.process import log
@@ -41,6 +41,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.given_up import GoneGroups
+from gantry_controller.metadata.leaving import DrainedGroups
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.newcomers import may_take
 from gantry_controller.metadata.results import Result
@@ -102,6 +103,7 @@ class Watchman:
         self._unheard = UnheardConsumers(machine.state, self._has_living_master)
         self._shares = Shares(machine.state, self._has_living_master)
         self._gone = GoneGroups(machine.state, self.may_serve)
+        self._leaving = DrainedGroups(machine.state, self.may_serve)
         self._probes = Probes(self.table)
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -140,6 +142,7 @@ class Watchman:
         self._unheard.began()
         self._shares.began()
         self._gone.began()
+        self._leaving.began()
         self._overseer.lead(now_s)
         for member in self.table.closed_members():
             self._probes.start(member, now_s)
@@ -264,11 +267,17 @@ class Watchman:
                 self._propose(encode_event(event), lambda _: None)
 
     def _move_queues(self, now_s: float) -> None:
-        """Has queues of mapped topics move to groups that are new, and from those that are gone."""
-        if self._overseer.leading and self.may_raise():
-            for event in (*self._shares.due(now_s), *self._gone.due(now_s)):
+        """Has queues of mapped topics move to new groups, and from drained ones and gone ones."""
+        if not self._overseer.leading or not self.may_raise():
+            return
+        due: dict[str, Sequence[Event]] = {
+            "a group is new": self._shares.due(now_s),
+            "their group is drained": self._leaving.due(now_s),
+            "their group is gone": self._gone.due(now_s),
+        }
+        for why, events in due.items():
+            for event in events:
                 if isinstance(event, MapQueues):
-                    why = "their group is gone" if event.given_up else "a group is new"
                     count = len(event.places)
                     _log.info("queues move", topic=event.topic, queues=count, reason=why)
                 self._propose(encode_event(event), lambda _: None)
@@ -377,6 +386,7 @@ class Watchman:
         self._unheard.began()
         self._shares.began()
         self._gone.began()
+        self._leaving.began()
 
     def _pulse(self) -> None:
         loop = asyncio.get_running_loop()

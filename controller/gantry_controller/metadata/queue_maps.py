@@ -30,7 +30,7 @@ from gantry_controller.metadata.candidates import Serves, candidates, may_have_q
 from gantry_controller.metadata.events import MapQueues, ReleaseSegments, SealQueues
 from gantry_controller.metadata.given_up import begun_anew, is_gone
 from gantry_controller.metadata.locks import owners_follow
-from gantry_controller.metadata.placement import Move, place, rehouse
+from gantry_controller.metadata.placement import Move, place
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
 from gantry_controller.metadata.topic_table import Topic
@@ -168,15 +168,6 @@ def _changed(
     changed = QueueMap(known.epoch + 1, state.index, tuple(queues))
     state.put_queue_map(group.cluster, topic, changed)
     return Result(group=group, changed=True)
-
-
-def leaving_moves(state: MetadataState, cluster: str, group: str, serves: Serves) -> list[Move]:
-    """The moves after which a group that is drained has no queue."""
-    maps = state.maps_of(cluster)
-    if not maps.load[group]:
-        return []
-    others = maps.load.keys() - {group}
-    return rehouse(maps.maps, candidates(state, cluster, serves), maps.load, left_alone=others)
 
 
 def events_of(state: MetadataState, cluster: str, moves: Iterable[Move]) -> list[MapQueues]:

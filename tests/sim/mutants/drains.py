@@ -108,6 +108,39 @@ MUTANTS = (
         ),
     ),
     _controller(
+        "queues-asked-to-leave-once",
+        "drains",
+        "a queue whose move was refused, or was lost with the leader, goes with the drained group",
+        "metadata.leaving:DrainedGroups.due",
+        "(not groups or now_s < self._again_s)",
+        "True",
+        UnitTests(
+            "unit/controller/metadata/test_leaving.py"
+            "::test_what_came_to_nothing_is_proposed_again_and_at_once_by_the_next_leader"
+        ),
+    ),
+    _controller(
+        "queues-leave-in-one-turn",
+        "drains",
+        "the leader computes the moves of a million queues at once, and is deposed",
+        "metadata.leaving:DrainedGroups._turn",
+        " and looked_at < QUEUES_AT_ONCE",
+        "",
+        UnitTests("unit/controller/metadata/test_leaving.py::test_a_turn_is_bounded"),
+    ),
+    _controller(
+        "drained-with-queues",
+        "drains",
+        "a group goes while queues of mapped topics are there, and their sends wait",
+        "admin.views:_drain_view",
+        "drain.done and not queues",
+        "drain.done",
+        UnitTests(
+            "unit/controller/admin/test_queue_maps.py"
+            "::test_a_drain_is_not_done_before_the_queues_have_left"
+        ),
+    ),
+    _controller(
         "drained-topics-have-no-place",
         "drains",
         "producers of a topic that only the drained group has can send nowhere",

@@ -67,9 +67,9 @@ MUTANTS = (
     _released(
         "full-queue-holds-up-all",
         "no queue of a topic leaves a group that is drained, since one of them cannot",
-        "gantry_controller.metadata.placement:rehouse",
-        " and not queue.is_full",
-        "",
+        "gantry_controller.metadata.leaving:DrainedGroups._turn",
+        "not queue.is_full",
+        "True",
     ),
     _mutant(
         "full-queue-never-given-up",

@@ -116,19 +116,29 @@ async def test_nothing_goes_to_a_group_that_nobody_serves_and_a_dead_one_keeps_i
     assert [goal == "z" for goal in goals(admin)] == [goal == "z" for goal in before]
 
 
-async def test_queues_leave_a_group_that_is_drained(admin: Api) -> None:
+async def test_a_drain_is_not_done_before_the_queues_have_left(admin: Api) -> None:
     await groups(admin, "y", "z")
     await admin.call("PUT", QUEUES + "/t", {"queues": 6})
+    index = admin.harness.quorum.index
     status, _ = await admin.call("PUT", GROUP + "/drain", {})
     assert status == 200
-    assert sorted(goals(admin)) == ["y"] * 3 + ["z"] * 3
-    # New queues do not go there, and one that is there all the same leaves with the next word.
-    await admin.call("PUT", QUEUES + "/u", {"queues": 2})
-    assert sorted(goals(admin, "u")) == ["y", "z"]
+    assert admin.harness.quorum.index == index + 1, "the watchman has them move"
+    admin.harness.heartbeat(1, incarnation="i1", drainDone="true")
+    _, view = await admin.call("GET", GROUP)
+    drain = view["members"][0]["drain"]
+    assert drain["done"] is False
+    assert drain["waitsFor"] == "queues of mapped topics that are still to move elsewhere: 2"
+    left = {"drainDone": "false", "drainUnread": "4", "drainWaitsFor": "4 wait"}
+    admin.harness.heartbeat(1, incarnation="i1", **left)
+    _, view = await admin.call("GET", GROUP)
+    assert view["members"][0]["drain"]["waitsFor"].startswith("4 wait; queues of mapped topics")
     state = admin.harness.machine.state
-    here = MappedQueue((Segment(NAME, 0, 0),))
-    known = state.queue_maps[CLUSTER, "u"]
-    state.put_queue_map(CLUSTER, "u", type(known)(known.epoch, known.changed, (here,) * 2))
-    status, _ = await admin.call("PUT", GROUP + "/drain", {})
-    assert status == 200
+    known = state.queue_maps[CLUSTER, "t"]
+    there = tuple(MappedQueue((Segment("z", 0, number),)) for number in range(6))
+    state.put_queue_map(CLUSTER, "t", type(known)(known.epoch, known.changed, there))
+    admin.harness.heartbeat(1, incarnation="i1", drainDone="true")
+    _, view = await admin.call("GET", GROUP)
+    assert (view["members"][0]["drain"]["done"], view["queues"]) == (True, 0)
+    # New queues do not go there.
+    await admin.call("PUT", QUEUES + "/u", {"queues": 4})
     assert NAME not in goals(admin, "u")

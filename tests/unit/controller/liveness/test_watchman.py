@@ -14,8 +14,10 @@ from gantry_controller.metadata.events import (
     ApplyBrokerId,
     CreateTopic,
     DeclareGroup,
+    DrainGroup,
     ElectMaster,
     LiveMember,
+    MapQueues,
     RegisterBroker,
 )
 from gantry_controller.metadata.topic_table import Topic
@@ -95,6 +97,25 @@ async def test_a_new_group_has_topics_in_the_first_route(asked: bool, all_know: 
         assert group.had_master
         topics = harness.machine.state.topic_table((CLUSTER, "new")).topics
         assert list(topics) == (["t"] if all_know else [])
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_queues_leave_a_drained_group_without_a_further_request(leads: bool) -> None:
+    async with three_in_sync() as harness:
+        other, one = {"cluster": CLUSTER, "name": "other"}, BrokerId(1)
+        for event in (
+            DeclareGroup(**other, uid="v", replicas=1, min_in_sync_replicas=1),
+            ApplyBrokerId(**other, broker_id=one, check_code="other;1"),
+            RegisterBroker(**other, broker_id=one, address="other:1", incarnation="n"),
+            ElectMaster(**other, live=(LiveMember(one, "n"),), first_wait_over=True),
+            MapQueues(cluster=CLUSTER, topic="t", queues=4),
+        ):
+            assert harness.apply(event).ok
+        harness.watchman.role_changed(leading=leads)
+        assert harness.apply(DrainGroup(cluster=CLUSTER, name=NAME)).ok
+        await asyncio.sleep(0.25)
+        goals = {queue.goal for queue in harness.machine.state.queue_maps[CLUSTER, "t"].queues}
+        assert goals == ({"other"} if leads else {NAME, "other"})
 
 
 async def test_closed_and_refused_takes_a_tenth_of_a_second() -> None:

@@ -10,7 +10,7 @@ from gantry_controller.metadata.events import (
     RetireGroup,
     SealQueues,
 )
-from gantry_controller.metadata.queue_maps import leaving_moves
+from gantry_controller.metadata.leaving import DrainedGroups
 from gantry_controller.metadata.results import Result
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.queue_map import (
@@ -203,4 +203,5 @@ def test_a_full_queue_holds_up_no_other() -> None:
     world = World()
     world.put(full(), MappedQueue((Segment("b", 0, 1),), "", 0))
     world.drain("b")
-    assert [move.queue for move in leaving_moves(world.state, CLUSTER, "b", lambda _: True)] == [1]
+    (event,) = DrainedGroups(world.state, lambda _: True).due(0.0)
+    assert [number for number, _ in event.places] == [1]
