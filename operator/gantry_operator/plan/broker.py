@@ -87,7 +87,8 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
     status = broker_status(seen, accepted, step, moved, now)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
-        status = status.model_copy(update={"drain": shrink_status(seen, seen.group)})
+        drain = shrink_status(seen, seen.group, now, acts=acting)
+        status = status.model_copy(update={"drain": drain})
     actions += _report(seen, status, step) + _check_again(seen, status, step)
     return with_check(seen.image_wait, actions)
 
@@ -197,7 +198,7 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 def _check_again(
     seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
 ) -> list[Action]:
-    if step is not None:
+    if step is not None or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     settled = all(
         condition is not None and condition.status == wanted

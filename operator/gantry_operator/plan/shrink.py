@@ -6,8 +6,9 @@ shards are retired, and only then are pods told of fewer and replaced one by one
 drained at the same time.
 
 Everything is read from the world each time: how many the pods host from the StatefulSet, how far a
-drain has come from the controllers. What was retired stays on record and on the volumes, so a shard
-that is wished again is what it was.
+drain has come from the controllers. That it is the operator who wants a drain they do not know, so
+the status says it before one begins, and until one that is not wanted any more has ended. What was
+retired stays on record and on the volumes, so a shard that is wished again is what it was.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ def shrink_steps(seen: BrokerObserved, group: BrokerGroup, now: dt.datetime) -> 
     """Rule: a shard that is not wished is drained, and retired once nothing is left or time is up.
 
     One that is wished again while the operator drains it takes messages again; a drain that
-    somebody else began is somebody else's to end.
+    somebody else began is somebody else's to end. So none begins before the status names the shard:
+    an operator that ends right after that, and a wish that is taken back at once, leave nothing
+    behind that the next look would take for the drain of somebody else.
     """
+    named = _named(seen)
     steps: list[Action] = []
     for part in _leaving(seen):
         view = part.view
@@ -57,17 +61,9 @@ def shrink_steps(seen: BrokerObserved, group: BrokerGroup, now: dt.datetime) -> 
             continue
         if _may_go(part, group, now):
             steps += [_told(part, view), RetireGroup(uid=part.uid, group=part.shard)]
-        elif view.drain_began_ms is None:
+        elif view.drain_began_ms is None and part.shard in named:
             steps.append(DrainGroup(uid=part.uid, group=part.shard))
-    drained = seen.previous.drain.shards if seen.previous and seen.previous.drain else ()
-    steps += [
-        EndDrain(group=part.shard)
-        for part in each_group(seen)
-        if part.shard in drained
-        and not is_leaving(part)
-        and isinstance(part.view, GroupView)
-        and part.view.drain_began_ms is not None
-    ]
+    steps += [EndDrain(group=part.shard) for part in _wished_again(seen)]
     return steps
 
 
@@ -80,31 +76,94 @@ def shrinking(seen: BrokerObserved, group: BrokerGroup, now: dt.datetime) -> Pla
     if not waiting:
         return PlanStep(Reason.DRAINING, f"Shard {left[0].shard} goes: nobody is led there again.")
     first = drain.told_first(waiting)
-    if drain.refusal(first):
-        return PlanStep(Reason.DRAIN_REFUSED, f"{drain.waits_for(first)}.")
-    view = waiting[0].view
-    begun = isinstance(view, GroupView) and view.drain_began_ms is not None
-    text = drain.waits_for(waiting[0]) if begun else f"Shard {waiting[0].shard} is to be drained"
-    if isinstance(view, GroupView) and not begun and not view.has_others:
-        text += ", and no other group of the cluster takes messages"
-    return PlanStep(Reason.DRAINING, f"{text}.")
+    if _began_ms(first) is not None:
+        return PlanStep(Reason.DRAINING, f"{drain.waits_for(first)}.")
+    reason = Reason.DRAIN_REFUSED if drain.refusal(first) else Reason.DRAINING
+    return PlanStep(reason, f"{_before_drain(first)}.")
 
 
-def shrink_status(seen: BrokerObserved, group: BrokerGroup) -> DrainStatus | None:
-    """The progress of the shards that are drained, for people; None while none is."""
-    begun = {
-        part.shard: part.view.drain_began_ms
+def shrink_status(
+    seen: BrokerObserved, group: BrokerGroup, now: dt.datetime, *, acts: bool
+) -> DrainStatus | None:
+    """The shards whose drain is this operator's, and its progress, for people; None without any.
+
+    Args:
+        seen: the world.
+        group: the resource.
+        now: the time.
+        acts: whether drains may begin.
+    """
+    leaving = [
+        part
         for part in _leaving(seen)
-        if isinstance(part.view, GroupView) and part.view.drain_began_ms is not None
-    }
-    if not begun:
+        if _began_ms(part) is not None or (acts and _is_to_be_drained(part, group, now))
+    ]
+    parts = [*leaving, *_wished_again(seen)]
+    if not parts:
         return None
-    parts = [part for part in _leaving(seen) if part.shard in begun]
-    ends = _deadline(max(begun.values()), group)
-    owing = [part for part in parts if drain.owes(part)]
-    found = drain.progress(owing or parts, ends)
-    told = {} if owing else {"message": "Nothing is left to be consumed in what is drained."}
-    return found.model_copy(update={"shards": tuple(part.shard for part in parts)} | told)
+    begun = [part for part in leaving if _began_ms(part) is not None]
+    owing = [part for part in begun if drain.owes(part)]
+    found = drain.progress(owing or begun or parts, _ends(seen, begun, group, now))
+    told = {} if owing else {"message": _told_of(leaving, begun, parts)}
+    shards = tuple(sorted((part.shard for part in parts), key=names.shard_index))
+    return found.model_copy(update={"shards": shards} | told)
+
+
+def _told_of(
+    leaving: list[BrokerObserved], begun: list[BrokerObserved], parts: list[BrokerObserved]
+) -> str:
+    """What people read of drains in which nothing is known to be left."""
+    if begun:
+        return "Nothing is left to be consumed in what is drained."
+    if not leaving:
+        return f"Shard {parts[0].shard} is wished again and is to take messages again."
+    first = drain.told_first(leaving)
+    return f"{_before_drain(first)}."
+
+
+def _ends(
+    seen: BrokerObserved, begun: list[BrokerObserved], group: BrokerGroup, now: dt.datetime
+) -> dt.datetime:
+    """The deadline of the last drain; of one that has not begun, as it was told first."""
+    times = [began_ms for part in begun if (began_ms := _began_ms(part)) is not None]
+    if times:
+        return _deadline(max(times), group)
+    if seen.previous and seen.previous.drain:
+        return dt.datetime.fromisoformat(seen.previous.drain.deadline)
+    return now + dt.timedelta(seconds=group.spec.drain.deadline_seconds)
+
+
+def _named(seen: BrokerObserved) -> tuple[str, ...]:
+    """The shards whose drain is this operator's, as the status says."""
+    return seen.previous.drain.shards if seen.previous and seen.previous.drain else ()
+
+
+def _wished_again(seen: BrokerObserved) -> list[BrokerObserved]:
+    """The shards that this operator drains and that are to stay."""
+    named = _named(seen)
+    return [
+        part
+        for part in each_group(seen)
+        if part.shard in named and not is_leaving(part) and _began_ms(part) is not None
+    ]
+
+
+def _began_ms(part: BrokerObserved) -> int | None:
+    return part.view.drain_began_ms if isinstance(part.view, GroupView) else None
+
+
+def _is_to_be_drained(part: BrokerObserved, group: BrokerGroup, now: dt.datetime) -> bool:
+    return isinstance(part.view, GroupView) and not _may_go(part, group, now)
+
+
+def _before_drain(part: BrokerObserved) -> str:
+    """The subject of a drain that has not begun, for people."""
+    if drain.refusal(part):
+        return drain.waits_for(part)
+    text = f"Shard {part.shard} is to be drained"
+    if isinstance(part.view, GroupView) and not part.view.has_others:
+        text += ", and no other group of the cluster takes messages"
+    return text
 
 
 def _leaving(seen: BrokerObserved) -> tuple[BrokerObserved, ...]:

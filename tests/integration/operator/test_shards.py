@@ -113,7 +113,7 @@ async def test_a_shard_that_is_wished_again_stays(world: World) -> None:
         await up(world, 2)
         world.quorum.unread = {"orders_1": 7}
         world.patch(BROKER_GROUP, "orders", {"spec": {"shards": 1}})
-        await world.until(lambda: status(world).get("drain"), "it is drained")
+        await world.until(lambda: "drain orders_1" in world.quorum.log, "it is drained")
         gone = deletions(world)
         world.patch(BROKER_GROUP, "orders", {"spec": {"shards": 2}})
         await world.until(lambda: is_ready(world, 2) and not status(world).get("drain"), "it stays")

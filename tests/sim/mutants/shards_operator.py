@@ -209,8 +209,8 @@ MUTANTS = (
         "wished-again-and-still-drained",
         "shards",
         "a shard that is wished again takes no messages any more",
-        "plan.shrink:shrink_steps",
-        "if part.shard in drained",
+        "plan.shrink:_wished_again",
+        "if part.shard in named",
         "if False",
         UnitTests(f"{_PLAN}test_a_shard_that_is_wished_again_takes_messages_again"),
     ),
@@ -218,10 +218,52 @@ MUTANTS = (
         "drain-of-others-is-ended",
         "shards",
         "the operator ends the drain that a person began by hand",
-        "plan.shrink:shrink_steps",
-        "if part.shard in drained",
+        "plan.shrink:_wished_again",
+        "if part.shard in named",
         "if True",
         UnitTests(f"{_PLAN}test_a_shard_that_is_wished_again_takes_messages_again"),
+    ),
+    _mutant(
+        "drained-before-it-is-said",
+        "shards",
+        "an operator that ends right after it began a drain leaves a shard that takes no messages",
+        "plan.shrink:shrink_steps",
+        " and part.shard in named",
+        "",
+        UnitTests(f"{_PLAN}test_shards_that_are_not_wished_are_drained_while_pods_host_them"),
+    ),
+    _mutant(
+        "wanted-drain-is-not-said",
+        "shards",
+        "a shard whose drain has just begun, and that is wished again, takes no messages any more",
+        "plan.shrink:shrink_status",
+        "(acts and _is_to_be_drained(part, group, now))",
+        "False",
+        UnitTests(
+            f"{_PLAN}"
+            "test_a_shard_that_is_wished_again_right_after_its_drain_began_takes_messages_again"
+        ),
+    ),
+    _mutant(
+        "drain-forgotten-before-it-ended",
+        "shards",
+        "a shard whose drain could not be ended at once is drained for ever",
+        "plan.shrink:shrink_status",
+        "[*leaving, *_wished_again(seen)]",
+        "[*leaving]",
+        UnitTests(f"{_PLAN}test_a_shard_that_is_wished_again_takes_messages_again"),
+    ),
+    _mutant(
+        "ended-drain-is-not-looked-at",
+        "shards",
+        "the status names a drain that has long ended, and another person's is ended for it",
+        "plan.broker:_check_again",
+        " or status.drain is not None",
+        "",
+        UnitTests(
+            f"{_PLAN}"
+            "test_a_shard_that_is_wished_again_right_after_its_drain_began_takes_messages_again"
+        ),
     ),
     _mutant(
         "first-shard-uploads-for-all",

@@ -405,7 +405,9 @@ def hosted_by(seen: Any) -> str | None:
 
 
 def test_shards_that_are_not_wished_are_drained_while_pods_host_them() -> None:
-    seen = fewer({n: shard_view(n, has_others=True) for n in (2, 3)})
+    first = fewer({n: shard_view(n, has_others=True) for n in (2, 3)})
+    assert deeds(first) == [], "the status says first whose drain it will be"
+    seen = with_status(first)
     assert deeds(seen) == [
         DrainGroup(uid=f"bg-uid.orders_{n}", group=f"orders_{n}") for n in (2, 3)
     ]
@@ -522,8 +524,30 @@ def test_a_shard_that_is_wished_again_takes_messages_again() -> None:
     wished = brokers(shards=3)
     back = changed(before, group=wished)
     assert deeds(back) == [EndDrain(group="orders_2")]
-    assert settled_status(back)["drain"]["shards"] == ["orders_3"]
+    assert settled_status(back)["drain"]["shards"] == ["orders_2", "orders_3"]
+    assert deeds(with_status(back)) == deeds(back), "until it has ended"
+    kept = ShardView("orders_2", shard_view(2))
+    ended = changed(back, shards=(*back.shards[:2], kept, *back.shards[3:]))
+    assert settled_status(ended)["drain"]["shards"] == ["orders_3"]
     assert deeds(changed(back, previous=None)) == [], "somebody else drains it"
+
+
+def test_a_shard_that_is_wished_again_right_after_its_drain_began_takes_messages_again() -> None:
+    """No status was written since, and the operator may be another one."""
+    before = with_status(fewer({n: shard_view(n, has_others=True) for n in (2, 3)}))
+    assert DrainGroup(uid="bg-uid.orders_3", group="orders_3") in deeds(before)
+    drained_now = (*before.shards[:3], ShardView("orders_3", leaving(3, unread=2)))
+    back = changed(before, group=brokers(shards=4), shards=drained_now)
+    assert deeds(back) == [EndDrain(group="orders_3")]
+    assert of_type(planned(back), CheckAgain), "until it has ended"
+    status = settled_status(back)["drain"]
+    assert (status["shards"], status["message"]) == (
+        ["orders_3"],
+        "Shard orders_3 is wished again and is to take messages again.",
+    )
+    over = changed(with_status(back), shards=before.shards)
+    assert deeds(over) == []
+    assert "drain" not in settled_status(over)
 
 
 def test_a_retired_shard_that_is_wished_again_is_declared_again() -> None:
