@@ -129,7 +129,8 @@ def _drain(drain: GroupDrain | None) -> Iterable[Metric]:
         " count once for each consumer group.",
         labels=["kind"],
     )
-    if report is not None:
+    if drain is not None and report is not None:
+        left.add_metric(["offsets"], len(drain.offsets))
         left.add_metric(["unread"], report.unread)
         left.add_metric(["parked"], report.parked)
         left.add_metric(["transactions"], report.transactions)

@@ -19,12 +19,14 @@ from gantry_protocol.process import log
 from gantry_broker.clients.core.drain import (
     NOT_LOOKED,
     DrainReport,
+    OffsetLeft,
     Remains,
     Unread,
     judge,
     may_close,
 )
 from gantry_broker.clients.mapped.committed_later import CommittedLater
+from gantry_broker.clients.mapped.handing_over import HandingOver
 from gantry_broker.clients.progress import GroupProgress, Place
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.sessions import Sessions
@@ -75,6 +77,7 @@ class GroupDrain:
         pulled: how far members that keep their offsets themselves are.
         transactions: that are open.
         elsewhere: how far they are in queues that have moved away.
+        handing: what they have committed there.
         grace_s: in which every client asks for routes.
 
     Attributes:
@@ -82,6 +85,7 @@ class GroupDrain:
         delivery: brings parked messages to their queues; None before it has begun.
         refused: sends that were refused.
         unread: as of the last look; consumer groups that have something to read.
+        offsets: likewise; those that are not known yet where their queues are now.
     """
 
     def __init__(
@@ -92,18 +96,21 @@ class GroupDrain:
         pulled: PulledOffsets,
         transactions: Transactions,
         elsewhere: CommittedLater,
+        handing: HandingOver,
         grace_s: float = GRACE_S,
     ) -> None:
         """Nothing is looked at before ``learned``."""
         self.delivery: Delivery | None = None
         self.refused = 0
         self.unread: list[Unread] = []
+        self.offsets: list[OffsetLeft] = []
         self._group = group
         self._sessions = sessions
         self._progress = progress
         self._pulled = pulled
         self._transactions = transactions
         self._elsewhere = elsewhere
+        self._handing = handing
         self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -125,7 +132,7 @@ class GroupDrain:
             return
         _log.info("drain begins" if is_drained else "drain ends")
         self._is_closed = False
-        self._report, self.unread = NOT_LOOKED, []
+        self._report, self.unread, self.offsets = NOT_LOOKED, [], []
         if is_drained:
             self.began_s = self._sent_s = self._loop.time()
             self._look_in(0)
@@ -146,6 +153,7 @@ class GroupDrain:
     def close(self) -> None:
         """The mastership is over."""
         self._is_over = True
+        self._handing.close()
         self.began_s = None
         self._stop()
 
@@ -177,15 +185,19 @@ class GroupDrain:
         )
         wanted = self._progress.places_of_all()
         places = [(group, place) for group, found in wanted.items() for place in found]
-        took_s = self._loop.time() - now_s
+        looked_s = self._loop.time() - now_s
 
         def learned(answers: list[QueueOffsets] | Refusal) -> None:
+            nonlocal looked_s
             if self.began_s != began_s:
                 return  # the drain ended meanwhile
             if not isinstance(answers, Refusal):
+                at_s = self._loop.time()
                 self.unread = self._unread(places, answers)
-                self._report = judge(seen._replace(unread=self.unread))
-            self._look_in(max(LOOK_EVERY_S, SHARE * took_s))
+                self.offsets = self._handing.look()
+                self._report = judge(seen._replace(unread=self.unread, offsets=self.offsets))
+                looked_s += self._loop.time() - at_s
+            self._look_in(max(LOOK_EVERY_S, SHARE * looked_s))
 
         self._timer = None
         self._progress.ask([place for _, place in places], learned)

@@ -32,6 +32,7 @@ from gantry_broker.clients.drain import GRACE_S, GroupDrain, Leaving, Staying
 from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.mapped.committed_later import CommittedLater
+from gantry_broker.clients.mapped.handing_over import HandingOver
 from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.mapped.requests import QUEUE_REQUESTS, MappedRequests
 from gantry_broker.clients.mapped.resets import MappedResets
@@ -175,6 +176,7 @@ class ClientProcessor:
             pulled,
             self.transactions,
             CommittedLater(view.queues),
+            HandingOver(view),
             drain_grace_s,
         )
         locks = view.consumers.locks

@@ -163,6 +163,7 @@ def _drain(drain: GroupDrain) -> dict[str, Any] | None:
             "unread": report.unread,
             "parked": report.parked,
             "transactions": report.transactions,
+            "offsets": len(drain.offsets),
             "waitsFor": report.waits_for,
             "refusedSends": drain.refused,
             "consumerGroups": [item._asdict() for item in drain.unread[:UNREAD_SHOWN]],

@@ -11,6 +11,7 @@ _META = "unit/controller/metadata/test_drains.py::"
 _SHARES = "unit/controller/metadata/test_shares.py::"
 _MASTER = "unit/broker/clients/test_drain.py::"
 _JUDGE = "unit/broker/clients/core/test_drain.py::"
+_OFFSETS = "unit/broker/clients/mapped/test_committed_later.py::"
 _PLAN = "unit/operator/test_plan_drain.py::"
 
 MUTANTS = (
@@ -184,6 +185,24 @@ MUTANTS = (
         " or is_retry(topic)",
         "",
         UnitTests(f"{_MASTER}test_what_was_begun_goes_on"),
+    ),
+    _broker(
+        "drained-offsets-stay",
+        "drains",
+        "a consumer group that was away skips messages once a drained group is retired",
+        "clients.drain:GroupDrain._look",
+        "self.offsets = self._handing.look()",
+        "pass",
+        UnitTests(f"{_OFFSETS}test_a_drain_hands_on_what_was_committed_before_it_is_done"),
+    ),
+    _broker(
+        "drained-offsets-at-the-end",
+        "drains",
+        "a consumer group skips what it had not read of a group that was drained",
+        "clients.mapped.handing_over:HandingOver._left",
+        "HandedOffset(group, topic, place, offset)",
+        "HandedOffset(group, topic, place, place.end)",
+        UnitTests(f"{_OFFSETS}test_what_was_read_only_in_part_is_handed_on_as_it_is"),
     ),
     _broker(
         "drained-before-it-is-read",

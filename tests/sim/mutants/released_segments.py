@@ -124,7 +124,7 @@ MUTANTS = (
     _releasing(
         "handed-on-without-asking",
         "an old offset stands in front of a newer one in another segment",
-        f"{HANDED_ON}._settle",
+        f"{HANDED_ON}._hand_on_all",
         "self._look_back(item, behind, few)",
         "self._hand_on(item, few)",
     ),
@@ -132,7 +132,7 @@ MUTANTS = (
         "not-handed-on-and-released",
         "a group is unknown since the master that should know it was away",
         "gantry_broker.clients.mapped.handed_on:_Few.failed",
-        "self._settled.discard(wanted.closed.number)",
+        "self._failed.append(wanted)",
         "pass",
     ),
     _releasing(
@@ -145,7 +145,7 @@ MUTANTS = (
     _releasing(
         "handed-on-all-at-once",
         "a master asks another one a million questions at once",
-        f"{HANDED_ON}._settle",
+        f"{HANDED_ON}._hand_on_all",
         "wanted[:ASKED_MAX], wanted[ASKED_MAX:]",
         "wanted, []",
     ),

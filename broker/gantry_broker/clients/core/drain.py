@@ -1,9 +1,9 @@
 """The judgement on a drain: whether anything is left, and what waits for what (pure).
 
 A drain is over when nothing that this group holds is still owed to anybody: every consumer group
-that has read here has read everything, no message waits for its time, no transaction is open, and
-nothing new is taken. What is waited for is said in one sentence, that of the reason which somebody
-can do most about.
+that has read here has read everything, no message waits for its time, no transaction is open, what
+was committed for queues that are elsewhere now is known there, and nothing new is taken. What is
+waited for is said in one sentence, that of the reason which somebody can do most about.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,20 @@ class Unread(NamedTuple):
     members: int
 
 
+class OffsetLeft(NamedTuple):
+    """A committed offset in a queue that is elsewhere now, where it is not known yet.
+
+    Attributes:
+        group: the consumer group.
+        topic: a mapped one.
+        to: the broker group that has the queue; empty while the queue moves.
+    """
+
+    group: str
+    topic: str
+    to: str
+
+
 class Remains(NamedTuple):
     """A look at a group that is being drained.
 
@@ -38,6 +52,7 @@ class Remains(NamedTuple):
         unread: consumer groups that have something to read.
         parked: messages that are delayed.
         transactions: that are open.
+        offsets: that are to be handed on.
     """
 
     is_closed: bool
@@ -45,6 +60,7 @@ class Remains(NamedTuple):
     unread: Sequence[Unread]
     parked: int
     transactions: int
+    offsets: Sequence[OffsetLeft] = ()
 
 
 class DrainReport(NamedTuple):
@@ -97,11 +113,24 @@ def _waits_for(seen: Remains) -> str:
     unread = sorted(seen.unread, key=lambda item: (item.members > 0, -item.messages, item))
     if unread:
         return _about_unread(unread)
+    if seen.offsets:
+        return _about_offsets(seen.offsets)
     if seen.transactions:
         return f"{seen.transactions} open transactions wait for their producers to end them"
     if seen.parked:
         return f"{seen.parked} delayed messages wait for their time"
     return "" if seen.is_whole else "not all that is stored is confirmed yet"
+
+
+def _about_offsets(offsets: Sequence[OffsetLeft]) -> str:
+    first = min(offsets, key=lambda item: (not item.to, item.to, item))
+    more = f"; {len(offsets) - 1} more offsets wait as well" if len(offsets) > 1 else ""
+    if not first.to:
+        return f"queues of {first.topic}, which consumer group {first.group} reads, move{more}"
+    return (
+        f"broker group {first.to} is to be told how far consumer group {first.group} has read "
+        f"{first.topic}{more}"
+    )
 
 
 def _about_unread(unread: Sequence[Unread]) -> str:

@@ -34,6 +34,9 @@ class QueueBook:
         maps: of its cluster, shared by the groups of a process.
         masters: of its other groups, likewise.
         peers: the controllers.
+
+    Attributes:
+        handed_on: what was committed in closed segments.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class QueueBook:
     ) -> None:
         self.maps = maps
         self.masters = masters
+        self.handed_on = HandedOn(view, maps, masters, self._commit_here)
         self._view = view
         self._peers = peers
         self._sealer: Sealer | None = None
@@ -52,8 +56,7 @@ class QueueBook:
         """This broker is the serving master now."""
         self.end()
         self._sealer = Sealer(self._view, claim, self.maps, self._peers)
-        handed_on = HandedOn(self._view, self.maps, self.masters, self._commit_here)
-        self._releaser = Releaser(self._view, claim, self.maps, self._peers, handed_on)
+        self._releaser = Releaser(self._view, claim, self.maps, self._peers, self.handed_on)
         self.maps.join(self._view.broker_name, self._changed)
 
     def end(self) -> None:

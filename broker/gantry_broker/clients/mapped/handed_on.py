@@ -1,10 +1,11 @@
-"""Committed offsets of segments that are about to be released, handed on to who has the queue.
+"""Committed offsets of closed segments that are about to go, handed on to who has the queue.
 
 What a consumer group commits stays where the queue was then, and is looked for back through the
 segments. Without its last segment a group that pauses would be unknown, and begin at the end. So
 each offset is looked for in the later segments, and where none has one, it is committed where the
-queue is now, unless the group has done so itself meanwhile (``IF_NONE_KEPT``). A segment is
-settled once every group with an offset there is known to have a later one.
+queue is now, unless the group has done so itself meanwhile (``IF_NONE_KEPT``). A segment that is
+to be released is settled once every group with an offset there is known to have a later one. A
+group that is drained hands all of its own on (``handing_over``).
 """
 
 import asyncio
@@ -34,14 +35,14 @@ Commit = Callable[[str, str, int, int], bool]
 
 
 class Closed(NamedTuple):
-    """The first segment of a queue, which its group holds, and where it ended."""
+    """A segment of a queue, which its group holds, and where it ended."""
 
     number: int
     segment: Segment
     end: int
 
 
-class _Wanted(NamedTuple):
+class HandedOffset(NamedTuple):
     """An offset of a consumer group that is to be known in a later segment."""
 
     group: str
@@ -53,9 +54,9 @@ class _Wanted(NamedTuple):
 class _Few:
     """Some offsets that are asked about at once; ``done`` comes when all are answered."""
 
-    def __init__(self, count: int, settled: set[int], done: Callable[[], None]) -> None:
+    def __init__(self, count: int, failed: list[HandedOffset], done: Callable[[], None]) -> None:
         self._left = count
-        self._settled = settled
+        self._failed = failed
         self._done = done
 
     def kept(self) -> None:
@@ -64,9 +65,9 @@ class _Few:
         if not self._left:
             self._done()
 
-    def failed(self, wanted: _Wanted) -> None:
+    def failed(self, wanted: HandedOffset) -> None:
         """This one is not, or nobody can say."""
-        self._settled.discard(wanted.closed.number)
+        self._failed.append(wanted)
         self.kept()
 
 
@@ -94,25 +95,35 @@ class HandedOn:
         """Hand on what was committed in these; ``done`` comes once, with the queues settled."""
         by_id = {item.segment.queue_id: item for item in closed}
         wanted = [
-            _Wanted(group, topic, by_id[queue_id], max(offset, by_id[queue_id].end))
+            HandedOffset(group, topic, by_id[queue_id], max(offset, by_id[queue_id].end))
             for group, queue_id, offset in self._view.store.committed.of_queues(topic, by_id)
             if not is_mark(group)
         ]
-        self._settle(wanted, {item.number for item in closed}, done)
+        numbers = {item.number for item in closed}
+        self.hand_on(wanted, lambda failed: done(numbers - {item.closed.number for item in failed}))
 
-    def _settle(
-        self, wanted: list[_Wanted], settled: set[int], done: Callable[[set[int]], None]
+    def hand_on(
+        self, wanted: Sequence[HandedOffset], done: Callable[[list[HandedOffset]], None]
+    ) -> None:
+        """Have offsets known in later segments; ``done`` comes once, with those that are not."""
+        self._hand_on_all(wanted, [], done)
+
+    def _hand_on_all(
+        self,
+        wanted: Sequence[HandedOffset],
+        failed: list[HandedOffset],
+        done: Callable[[list[HandedOffset]], None],
     ) -> None:
         """The next few, all at once; then those that are left."""
         some, others = wanted[:ASKED_MAX], wanted[ASKED_MAX:]
         if not some:
-            done(settled)
+            done(failed)
             return
 
         def go_on() -> None:
-            asyncio.get_running_loop().call_soon(self._settle, others, settled, done)
+            asyncio.get_running_loop().call_soon(self._hand_on_all, others, failed, done)
 
-        few = _Few(len(some), settled, go_on)
+        few = _Few(len(some), failed, go_on)
         for item in some:
             behind = self._behind(item)
             if behind:
@@ -120,7 +131,7 @@ class HandedOn:
             else:
                 few.failed(item)
 
-    def _behind(self, item: _Wanted) -> list[Segment]:
+    def _behind(self, item: HandedOffset) -> list[Segment]:
         """The segments behind this one that somebody can be asked about; none: look again."""
         queues, (number, closed, _) = self._maps.of(item.topic), item.closed
         if queues is None or number >= len(queues.queues):
@@ -134,7 +145,7 @@ class HandedOn:
             segments[-1],
         ]
 
-    def _look_back(self, item: _Wanted, segments: list[Segment], few: _Few) -> None:
+    def _look_back(self, item: HandedOffset, segments: list[Segment], few: _Few) -> None:
         """The last segment first; where none knows the group, the offset goes to where it is."""
         if not segments:
             self._hand_on(item, few)
@@ -165,7 +176,7 @@ class HandedOn:
         command = request(RequestCode.QUERY_CONSUMER_OFFSET, ext)
         self._masters.ask(last.group, command, told, CALL_TIMEOUT_S)
 
-    def _hand_on(self, item: _Wanted, few: _Few) -> None:
+    def _hand_on(self, item: HandedOffset, few: _Few) -> None:
         queues = self._maps.of(item.topic)
         if queues is None or item.closed.number >= len(queues.queues):
             few.failed(item)

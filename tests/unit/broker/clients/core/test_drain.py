@@ -5,6 +5,7 @@ from gantry_broker.clients.core.drain import (
     INNER_PRODUCER,
     SENTENCE_MAX,
     DrainReport,
+    OffsetLeft,
     Remains,
     Unread,
     judge,
@@ -42,11 +43,34 @@ NOTHING = Remains(is_closed=True, is_whole=True, unread=[], parked=0, transactio
             ),
         ),
         (
+            NOTHING._replace(
+                transactions=2, offsets=[OffsetLeft("a", "t", ""), OffsetLeft("b", "t", "east")]
+            ),
+            (
+                "broker group east is to be told how far consumer group b has read t; "
+                "1 more offsets wait as well"
+            ),
+        ),
+        (
+            NOTHING._replace(offsets=[OffsetLeft("a", "t", "")]),
+            "queues of t, which consumer group a reads, move",
+        ),
+        (
             NOTHING._replace(is_closed=False, unread=[Unread("a", "t", 1, 1)]),
             "new messages are still taken, until every client has asked for routes",
         ),
     ],
-    ids=["nothing", "unconfirmed", "parked", "open", "unread", "nobody there", "not closed"],
+    ids=[
+        "nothing",
+        "unconfirmed",
+        "parked",
+        "open",
+        "unread",
+        "nobody there",
+        "offsets",
+        "moves",
+        "not closed",
+    ],
 )
 def test_a_drain_is_done_or_says_what_it_waits_for(seen: Remains, waits_for: str) -> None:
     report = judge(seen)
