@@ -28,7 +28,8 @@ from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal
 
 LOOK_S = 0.005  # between two looks whether all is confirmed
-RETRY_S = 0.2
+RETRY_S = 0.2  # before a topic whose map has not changed is told again
+UNDER_WAY_MAX = 8  # topics: a group that is drained may have a thousand to give away at once
 CALL_TIMEOUT_S = 2.0
 QUEUES_MAX = 1_000  # in one question and one report
 
@@ -54,45 +55,56 @@ class Sealer:
         self._claim = claim
         self._maps = maps
         self._peers = peers
-        self._topics: dict[str, None] = {}  # with queues that are to move
-        self._asking = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._due: dict[str, None] = {}  # topics that are to be looked at, the first one first
+        self._under_way: set[str] = set()  # at most ``UNDER_WAY_MAX``
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # of those that are due again later
         self._closed = False
 
     def changed(self, topics: set[str]) -> None:
         """The maps of these topics changed."""
         for topic in sorted(topics):
-            if leaving(self._maps.of(topic), self._view.broker_name):
-                self._topics[topic] = None
-            else:
-                self._topics.pop(topic, None)
-        if self._topics and not self._asking and self._timer is None:
-            self._look()
+            timer = self._timers.pop(topic, None)
+            if timer is not None:
+                timer.cancel()
+            if not leaving(self._maps.of(topic), self._view.broker_name):
+                self._due.pop(topic, None)
+            elif topic not in self._under_way:
+                self._due[topic] = None
+        self._go_on()
 
     def close(self) -> None:
         """The mastership is over."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
 
-    def _look_in(self, wait_s: float) -> None:
-        if not self._closed and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._look)
+    def _go_on(self) -> None:
+        while self._due and len(self._under_way) < UNDER_WAY_MAX and not self._closed:
+            topic = next(iter(self._due))
+            del self._due[topic]
+            self._look(topic)
 
-    def _look(self) -> None:
-        """Ask how far the queues of the next topic have come."""
-        self._timer = None
-        while self._topics:
-            topic = next(iter(self._topics))
-            numbers = leaving(self._maps.of(topic), self._view.broker_name)[:QUEUES_MAX]
-            if numbers:
-                break
-            del self._topics[topic]
-        else:
+    def _over(self, topic: str, again_s: float) -> None:
+        """The topic is due again after so long; meanwhile it is the others' turn."""
+        self._under_way.discard(topic)
+        if not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timers[topic] = loop.call_later(again_s, self._again, topic)
+            loop.call_soon(self._go_on)  # what is answered at once leads to no recursion
+
+    def _again(self, topic: str) -> None:
+        self._timers.pop(topic, None)
+        self._due[topic] = None
+        self._go_on()
+
+    def _look(self, topic: str) -> None:
+        """Ask how far the queues of a topic have come."""
+        numbers = leaving(self._maps.of(topic), self._view.broker_name)[:QUEUES_MAX]
+        if not numbers:
             return
         queues = self._maps.of(topic)
         assert queues is not None
-        self._asking = True
+        self._under_way.add(topic)
         ending = {number: ends_now(queues, number, self._view.broker_name) for number in numbers}
         starts = {number: segment.start for number, segment in ending.items()}
         questions = [QueueQuestion(topic, segment.queue_id) for segment in ending.values()]
@@ -107,7 +119,6 @@ class Sealer:
         starts: dict[int, int],
         found: list[QueueOffsets] | Refusal,
     ) -> None:
-        self._asking = False
         if self._closed:
             return
         ends: dict[int, int] = {}
@@ -117,7 +128,7 @@ class Sealer:
                 if queue.next_offset <= end:
                     ends[number] = end
         if not ends:
-            self._look_in(LOOK_S)
+            self._over(topic, LOOK_S)
             return
         header = SealQueuesRequestHeader(
             cluster_name=self._view.cluster,
@@ -131,11 +142,9 @@ class Sealer:
         command = request(
             RequestCode.GANTRY_SEAL_QUEUES, to_ext(header), encode_body(QueueEnds(ends))
         )
-        self._asking = True
         self._peers.ask(command, lambda outcome: self._told(topic, outcome), CALL_TIMEOUT_S)
 
     def _told(self, topic: str, outcome: Outcome) -> None:
-        self._asking = False
         if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
             self.sealed += 1
             self._maps.refresh()
@@ -144,9 +153,7 @@ class Sealer:
             self._maps.refresh()  # the map may have changed
             _log.warning("queues were not given away yet", topic=topic, reason=outcome.remark)
         # The news of it ends the wish; until then it is repeated, which changes nothing.
-        self._topics.pop(topic, None)
-        self._topics[topic] = None
-        self._look_in(RETRY_S)
+        self._over(topic, RETRY_S)
 
 
 def leaving(queues: QueueMap | None, group: str) -> list[int]:

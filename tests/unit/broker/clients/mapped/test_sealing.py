@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,11 +12,14 @@ from gantry_protocol.bodies.queue_maps import QueueEnds
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import RequestTimeout
-from gantry_protocol.queue_map import GAP, MAPPED_QUEUES_MAX, MappedQueue, Segment
+from gantry_protocol.queue_map import GAP, MAPPED_QUEUES_MAX, MappedQueue, QueueMap, Segment
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Index
 from support.mapped_group import HERE, THERE, TOPIC, MappedGroup, at
 
 AGAIN = MAPPED_QUEUES_MAX
+RETRY_S = sealing.RETRY_S
+SEAL = RequestCode.GANTRY_SEAL_QUEUES
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +145,54 @@ async def test_who_is_master_no_more_says_nothing(mapped: MappedGroup) -> None:
     command, _ = await mapped.seal()
     assert command.ext is not None
     assert (ends(command), command.ext["masterEpoch"]) == ({0: 1}, "8")
+
+
+@pytest.mark.looptime
+async def test_topics_that_move_at_once_do_not_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sends to each wait until its end is told, and news of those that were told is to come."""
+    monkeypatch.setattr(sealing, "RETRY_S", RETRY_S)
+    mapped = MappedGroup(tmp_path)  # in the test: fixtures run on the real clock
+    await mapped.begin()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    topics = {f"t{number:02}" for number in range(20)}
+    moving = QueueMap(2, Index(2), (at(HERE, 0, THERE),))
+    mapped.tell(epoch=2, maps=dict.fromkeys(topics, moving))
+    told: list[str] = []
+    most = 0
+    while len(told) < 20:
+        await asyncio.sleep(0.01)  # until the controllers have written it down
+        some = [item for item in mapped.controllers.asked if item[0].code == SEAL]
+        most = max(most, len(some))
+        for item in some:
+            mapped.controllers.asked.remove(item)
+            command, done = item
+            told.append((command.ext or {})["topic"])
+            done(reply(command))
+    assert (set(told), loop.time() - began_s < 0.3) == (topics, True)
+    assert most <= sealing.UNDER_WAY_MAX
+    await asyncio.sleep(RETRY_S / 2)
+    assert SEAL not in [command.code for command, _ in mapped.controllers.asked], "no repeats yet"
+    mapped.close()
+
+
+async def test_what_is_left_of_a_topic_is_told_with_the_news(
+    mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a queue whose messages were not confirmed, when the other one has moved."""
+    monkeypatch.setattr(sealing, "RETRY_S", 3600.0)
+    await mapped.begin()
+    mapped.tell(at(HERE), at(HERE, 1))
+    mapped.group.holding = True
+    append(mapped, 0)
+    mapped.tell(at(HERE, 0, THERE), at(HERE, 1, THERE), epoch=2)
+    command, done = await mapped.seal()
+    assert ends(command) == {1: 0}
+    done(reply(command))
+    mapped.group.confirm()
+    gone = MappedQueue((Segment(HERE, 0, 1), Segment(THERE, 0, AGAIN + 1)), "", 1)
+    mapped.tell(at(HERE, 0, THERE), gone, epoch=3)
+    command, _ = await mapped.seal()
+    assert ends(command) == {0: 1}
