@@ -74,6 +74,7 @@ class FrontServer:
         self._limits = fair_limits(descriptors_each=2)
         self._turns = Turns()
         self._digest = ""
+        self._rows: list[FrontGroupRow] = []  # of the last answer that was no "nothing new"
         self._sooner = asyncio.Event()
         self._asked_s = -CALM_S
         self._is_waiting = False  # a question for news is under way
@@ -196,15 +197,19 @@ class FrontServer:
             return
         self.answered += 1
         if body.digest == self._digest and not body.groups:
+            self._place(self._rows)  # still so: what they leave out is gone after a while
             return
-        self._digest = body.digest
+        self._digest, self._rows = body.digest, body.groups
         self._heard(body.groups)
 
-    def _heard(self, rows: list[FrontGroupRow]) -> None:
+    def _place(self, rows: list[FrontGroupRow]) -> None:
         self.directory.heard(rows, self._now_s())
         served = {name: self._index(group) for name, group in self.groups.items()}
         if self.directory.places != served:
             self._move()
+
+    def _heard(self, rows: list[FrontGroupRow]) -> None:
+        self._place(rows)
         for row in rows:
             group = self.groups.get(row.name)
             if group is not None and group.heard(row):

@@ -12,6 +12,7 @@ SPLICE = "gantry_protocol.remoting.splice:Splice"
 FRONT = "unit/broker/front/test_front_asides.py"
 AGEING = "unit/broker/front/test_ageing.py"
 DIRECTORY = "unit/broker/front/test_directory.py"
+SERVED = "unit/broker/front/test_served_groups.py"
 PASSED = "unit/broker/clients/test_asides.py"
 
 
@@ -187,6 +188,14 @@ MUTANTS = (
         "if now_s - begun_s > SHARE_S:",
         "if False:",
         f"{PASSED}::test_one_client_has_a_share_of_the_loop_at_a_time",
+    ),
+    _mutant(
+        "retired-group-stays",
+        "a front keeps the port of a group that is gone until another one comes or goes",
+        "gantry_broker.front.server:FrontServer._told",
+        "self._place(self._rows)",
+        "pass",
+        f"{SERVED}::test_a_group_that_is_gone_is_let_go_of_though_nothing_is_new",
     ),
     _mutant(
         "late-answers-close-ports",

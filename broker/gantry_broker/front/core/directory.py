@@ -3,7 +3,7 @@
 Answers may be late, doubled and out of order, since several controllers are asked at once. Of a
 group's master the newest epoch counts (``Course``). A group that an answer leaves out may be newer
 than that answer; it is let go of once it was left out for ``GONE_S`` without a break, or when
-another group has its place.
+another group has its place. An answer that nothing is new counts as the one before it.
 """
 
 from collections.abc import Iterable

@@ -1,0 +1,64 @@
+"""The ports of a front: opened and closed by what controllers answer, and by what they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from gantry_broker.front import FrontServer, FrontSettings
+from gantry_broker.front.core.directory import GONE_S
+from gantry_lab.bench.ports import free_ports
+from gantry_protocol.bodies import encode_body
+from gantry_protocol.bodies.fronts import FrontGroupRow, FrontGroups
+from gantry_protocol.command import reply, request
+from gantry_protocol.errors import Busy
+from gantry_protocol.types import Epoch
+
+pytestmark = pytest.mark.looptime
+A, B = FrontGroupRow("a", 1, Epoch(1)), FrontGroupRow("b", 0, Epoch(1))
+
+
+def told(front: FrontServer, digest: str, *rows: FrontGroupRow) -> None:
+    body = encode_body(FrontGroups(digest, list(rows)))
+    front._told(reply(request(1), body=body))
+
+
+@asynccontextmanager
+async def front_at(port: int) -> AsyncIterator[FrontServer]:
+    """A front with this port alone, which asks nobody."""
+    settings = FrontSettings(
+        controllers=["127.0.0.1:1"], bind="127.0.0.1", first_port=port, ports=1
+    )
+    front = FrontServer(settings)
+    try:
+        yield front
+    finally:
+        await front._close_groups()
+
+
+async def test_a_group_that_is_gone_is_let_go_of_though_nothing_is_new() -> None:
+    """Only a controller's word counts: without an answer nobody knows that it is still gone."""
+    port = free_ports(1)[0]
+    async with front_at(port) as front:
+        told(front, "1", A, B)
+        await asyncio.sleep(1)
+        assert front.groups["b"].port == port
+        told(front, "2", A)
+        for _ in range(3):
+            await asyncio.sleep(GONE_S)
+            front._told(Busy("no controller answers"))
+        assert "b" in front.groups
+        told(front, "1", A, B)
+        await asyncio.sleep(1)
+        told(front, "2", A)
+        for _ in range(int(GONE_S)):
+            told(front, "2")
+            await asyncio.sleep(1)
+        assert "b" in front.groups
+        told(front, "2")
+        await asyncio.sleep(1)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        assert front.groups == {}
