@@ -38,8 +38,8 @@ class Consumer(Client):
     async def ack(self, receipt: str, **changes: object) -> RemotingCommand:
         return await self.answer(200051, {**named(receipt), **changes})
 
-    async def change(self, receipt: str, invisible_ms: int) -> RemotingCommand:
-        ext = {**named(receipt), "invisibleTime": invisible_ms}
+    async def change(self, receipt: str, invisible_ms: int, **more: object) -> RemotingCommand:
+        ext = {**named(receipt), "invisibleTime": invisible_ms, **more}
         return await self.answer(200053, ext)
 
 

@@ -65,7 +65,10 @@ class AckMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ChangeInvisibleTimeRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """ChangeMessageInvisibleTime (200053). ``invisible_time`` in ms, from now on."""
+    """ChangeMessageInvisibleTime (200053). ``invisible_time`` in ms, from now on.
+
+    With ``renew`` (extension) the receipt stays as it is: whoever has it need not hear of this.
+    """
 
     consumer_group: str
     topic: str
@@ -73,6 +76,7 @@ class ChangeInvisibleTimeRequestHeader(msgspec.Struct, frozen=True, rename="came
     extra_info: str
     offset: Int64
     invisible_time: Int64
+    renew: bool = msgspec.field(name="gantryRenew", default=False)
 
 
 class ChangeInvisibleTimeResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

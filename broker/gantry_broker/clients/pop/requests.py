@@ -376,15 +376,17 @@ class PopRequests:
         queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
         revive = parse_receipt(header.extra_info).revive_queue
         popped_ms = max(self.book.clocks().wall_ms, held.popped_ms + 1)
-        event = Changed(
-            queue_id, InFlight(header.offset, popped_ms, header.invisible_time, held.count)
-        )
+        invisible_ms = header.invisible_time
+        if header.renew:  # the delivery stays the same one
+            invisible_ms += popped_ms - held.popped_ms
+            popped_ms = held.popped_ms
+        event = Changed(queue_id, InFlight(header.offset, popped_ms, invisible_ms, held.count))
 
         def done(outcome: SendOutcome) -> None:
             ext = None
             if outcome.code == ResponseCode.SUCCESS:
                 self.changed += 1
-                answer = ChangeInvisibleTimeResponseHeader(popped_ms, header.invisible_time, revive)
+                answer = ChangeInvisibleTimeResponseHeader(popped_ms, invisible_ms, revive)
                 ext = to_ext(answer)
             if not request.is_oneway:
                 conn.reply(request, reply(request, outcome.code, outcome.remark, ext))

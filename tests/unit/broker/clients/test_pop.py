@@ -133,6 +133,31 @@ async def test_a_message_stays_hidden_for_as_long_as_its_consumer_says(serve, gr
     assert list(await consumer.pop()) == ["a"]
 
 
+async def test_a_renewed_message_stays_hidden_and_its_receipt_good(serve, group) -> None:
+    consumer = Consumer(serve())
+    fill(group, "a")
+    receipt = (await consumer.pop())["a"]
+    for _ in range(3):
+        await asyncio.sleep(8)
+        assert (await consumer.change(receipt, 10_000, gantryRenew="true")).code == 0
+    await asyncio.sleep(9.9)
+    assert await consumer.pop() == {}
+    assert (await consumer.ack(receipt)).code == 0
+    assert (await consumer.change(receipt, 10_000, gantryRenew="true")).code != 0
+
+
+async def test_a_message_that_is_renewed_no_more_comes_again(serve, group) -> None:
+    consumer = Consumer(serve())
+    fill(group, "a")
+    receipt = (await consumer.pop())["a"]
+    await asyncio.sleep(8)
+    await consumer.change(receipt, 10_000, gantryRenew="true")
+    await asyncio.sleep(10.1)
+    assert list(await consumer.pop()) == ["a"]
+    late = await consumer.change(receipt, 10_000, gantryRenew="true")
+    assert late.code == ResponseCode.NO_MESSAGE
+
+
 async def test_a_pop_waits_for_a_message(serve, group) -> None:
     consumer = Consumer(serve())
     await consumer.pop()
