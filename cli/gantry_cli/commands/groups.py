@@ -33,6 +33,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options for settings of a consumer group; what is not given stays as it is."""
     for option in (
         click.option(
+            "--in-order/--in-any-order",
+            default=None,
+            help="Whether clients that speak gRPC get a queue's messages one batch after the "
+            "other. [new: --in-any-order]",
+        ),
+        click.option(
             "--notify/--no-notify",
             default=None,
             help="Tell members at once when one comes or goes; else they look every 20 s. "
@@ -170,7 +176,9 @@ async def update(
 ) -> None:
     """Change the settings of GROUP; what is not named stays as it is."""
     if all(value is None for value in wanted.values()):
-        raise click.UsageError("Say what is to change: --consume, --retries or --notify.")
+        raise click.UsageError(
+            "Say what is to change: --consume, --retries, --notify or --in-order."
+        )
     async with session(await name_servers(nameservers)) as client:
         places = await broker_groups(client.routes)
         api.must_be_known(await api.describe_group(client, places, group))
@@ -211,6 +219,7 @@ async def _put(
         "consume_enable": wanted["consume"],
         "retry_max_times": wanted["retries"],
         "notify_consumer_ids_changed_enable": wanted["notify"],
+        "consume_message_orderly": wanted["in_order"],
     }
     changes = {name: value for name, value in named.items() if value is not None}
     now = {}
@@ -226,13 +235,14 @@ def _print_settings(now: dict[str, SubscriptionGroupConfig], *, as_json: bool) -
         print_json(now)
         return
     print_table(
-        ("BROKER GROUP", "CONSUMES", "RETRIES", "NOTIFIED"),
+        ("BROKER GROUP", "CONSUMES", "RETRIES", "NOTIFIED", "IN ORDER"),
         [
             (
                 name,
                 _yes(item.consume_enable),
                 item.retry_max_times,
                 _yes(item.notify_consumer_ids_changed_enable),
+                _yes(item.consume_message_orderly),
             )
             for name, item in sorted(now.items())
         ],
