@@ -19,13 +19,13 @@ ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1 
 COPY constraints.txt pyproject.toml ${EXTRA_CA:-LICENSE} ./
 RUN if [ -n "$EXTRA_CA" ]; then cat "$(basename "$EXTRA_CA")" >> "$PIP_CERT"; fi \
     && python3 -m venv /opt/build \
-    && /opt/build/bin/pip install 'build>=1.2' 'hatchling>=1.27' \
+    && /opt/build/bin/pip install -c constraints.txt 'build>=1.2' 'grpcio-tools>=1.71' 'hatchling>=1.27' \
     && python3 -m venv --without-pip /opt/gantry
 
 # What is not ours first, in a layer of its own: a changed source does not fetch it again.
 FROM build AS build-gantry
 COPY .ci/requirements .ci/
-RUN .ci/requirements controller broker operator > /tmp/requirements.txt \
+RUN .ci/requirements controller broker operator proxy > /tmp/requirements.txt \
     && /opt/build/bin/pip --python /opt/gantry/bin/python install -c constraints.txt -r /tmp/requirements.txt
 COPY . .
 RUN /opt/build/bin/python -m build --no-isolation --wheel --outdir /dist . \

@@ -150,6 +150,12 @@ COMMANDS = (
         "Run the Kubernetes operator.",
         PROCESSES,
     ),
+    CommandEntry(
+        "proxy",
+        "gantry_cli.commands.proxy:proxy",
+        "Run a proxy: serve clients that speak gRPC on every broker group of a cluster.",
+        PROCESSES,
+    ),
 )
 
 

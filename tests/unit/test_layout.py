@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-WHEEL = ("protocol", "controller", "broker", "operator", "pipeline", "cli")
+WHEEL = ("protocol", "controller", "broker", "operator", "pipeline", "proxy", "cli")
 DISTRIBUTIONS = ("local",)
 """Components that are built apart from the main wheel, each from a `pyproject.toml` of its own."""
 WORKSHOP = ("chaos", "lab")

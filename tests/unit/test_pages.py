@@ -18,6 +18,7 @@ COMPONENTS = {
         "broker",
         "operator",
         "pipeline",
+        "proxy",
         "cli",
         "local",
         "lab",

@@ -1,0 +1,1 @@
+"""The meaning of gRPC's requests in RocketMQ's older protocol, and back. Pure."""

@@ -1,0 +1,108 @@
+"""Texts that clients carry for the server: receipt handles, and ids of transactions.
+
+Both say everything that a later request needs, so any proxy can serve it, and nobody remembers
+anything. A receipt handle is the receipt of a broker's POP, as ``ExtraInfoUtil`` of upstream writes
+it, and where the message is in the log, as upstream's proxy adds it; whether it is still good is
+the broker's to say.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from gantry_proxy.core.refusals import CallRefused
+
+_FIELDS = 9  # start, popTime, invisibleTime, reviveQid, r, broker, queue, offset, physical offset
+CHARS_MAX = 512
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """A delivery.
+
+    Attributes:
+        text: the receipt.
+        broker_name: of the group that handed it out.
+        queue_id: of its queue.
+        offset: in its queue.
+        physical_offset: in the log.
+    """
+
+    text: str
+    broker_name: str
+    queue_id: int
+    offset: int
+    physical_offset: int
+
+
+def receipt(
+    start: int, popped_ms: int, invisible_ms: int, revive: int, place: tuple[str, int, int, int]
+) -> str:
+    """A message's handle: ``place`` is broker name, queue id, queue offset, physical offset."""
+    times = f"{start} {popped_ms} {invisible_ms} {revive}"
+    return f"{times} 0 {' '.join(str(part) for part in place)}"
+
+
+def changed(handle: Handle, popped_ms: int, invisible_ms: int) -> str:
+    """The handle after a change of the invisible time."""
+    fields = handle.text.split(" ")
+    return " ".join([fields[0], str(popped_ms), str(invisible_ms), *fields[3:]])
+
+
+def parse(text: str) -> Handle:
+    """The delivery in a receipt handle.
+
+    Raises:
+        CallRefused: it is none.
+    """
+    fields = text.split(" ") if len(text) <= CHARS_MAX else []
+    if len(fields) != _FIELDS or not all(map(_is_number, (*fields[:4], *fields[6:]))):
+        raise CallRefused("INVALID_RECEIPT_HANDLE", f"{text[:128]!r} is no receipt handle")
+    return Handle(text, fields[5], *(int(field) for field in fields[6:]))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20
+
+
+class Transaction(msgspec.Struct, frozen=True, array_like=True):
+    """A half message, as EndTransaction (37) names it.
+
+    Attributes:
+        broker_name: of its group.
+        topic: that it is for.
+        queue_offset: its number among half messages.
+        physical_offset: in the log.
+        message_id: its unique key.
+        transaction_id: the broker's word for it.
+    """
+
+    broker_name: str
+    topic: str
+    queue_offset: int
+    physical_offset: int
+    message_id: str
+    transaction_id: str
+
+
+def pack(transaction: Transaction) -> str:
+    """The id that a client gets."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(transaction)).decode()
+
+
+def unpack(text: str) -> Transaction:
+    """The transaction in an id.
+
+    Raises:
+        CallRefused: it is none.
+    """
+    try:
+        if len(text) > 4 * CHARS_MAX:
+            raise ValueError
+        return msgspec.json.decode(base64.urlsafe_b64decode(text.encode("ascii")), type=Transaction)
+    except (ValueError, binascii.Error, msgspec.DecodeError) as error:
+        raise CallRefused(
+            "INVALID_TRANSACTION_ID", f"{text[:64]!r} is no transaction id"
+        ) from error

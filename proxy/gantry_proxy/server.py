@@ -1,0 +1,162 @@
+"""The proxy: a stateless process that serves clients of gRPC on every group of a cluster.
+
+Out, on SIGTERM: it is not ready, takes no new call, and gives those under way ``LEAVE_S``; requests
+that wait for messages end with nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from gantry_protocol.process import log
+from gantry_protocol.process.metrics import counter, gauge
+from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.tasks import keep
+from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
+
+from gantry_proxy.calls import Masters
+from gantry_proxy.checking import Checking
+from gantry_proxy.clients import Clients
+from gantry_proxy.consuming import Consuming
+from gantry_proxy.grpc_library import GrpcServer
+from gantry_proxy.producing import Producing
+from gantry_proxy.renewing import Renewals
+from gantry_proxy.service import Routing, methods
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from gantry_proxy.settings import ProxySettings
+
+LEAVE_S = 1.5
+
+_log = log.get("proxy")
+
+
+class ProxyServer:
+    """One proxy's ports and what stands behind them.
+
+    Attributes:
+        grpc_port, http_port: where it listens, once it does.
+    """
+
+    def __init__(self, settings: ProxySettings) -> None:
+        """Nothing is opened before ``run``."""
+        self.settings = settings
+        self.grpc_port, self.http_port = settings.grpc_port, settings.http_port
+        self.masters = Masters(settings.nameserver)
+        self.clients = Clients(self.masters)
+        self.checking = Checking(self.masters, self.clients)
+        self.renewals = Renewals(self.masters, self.clients.is_there)
+        self.producing = Producing(self.masters)
+        self.consuming = Consuming(self.masters, self.renewals)
+        self._is_leaving = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve clients until ``stop`` is set.
+
+        Raises:
+            GantryError: an operating error, as one sentence.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.masters.close)
+            registry = CollectorRegistry()
+            registry.register(ProxyCollector(self))
+            http = HttpServer(ready=self.ready, registry=registry)
+            http.add_route("GET", "/status", self._status)
+            self.http_port = await http.start(self.settings.bind, self.settings.http_port)
+            stack.push_async_callback(http.stop)
+            stack.callback(keep(self.renewals.run(), "renewals").cancel)
+            stack.callback(keep(self.checking.run(), "whose-producer").cancel)
+            served = methods(Routing(self.masters), self.producing, self.consuming, self.clients)
+            grpc = GrpcServer(served, self.settings.calls)
+            self.grpc_port = await grpc.start(self.settings.bind, self.settings.grpc_port)
+            stack.push_async_callback(grpc.stop, LEAVE_S)
+            _log.info("listening", grpc=self.grpc_port, http=self.http_port)
+            await stop.wait()
+            self._is_leaving = True
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients may be sent here."""
+        return not self._is_leaving, "leaving" if self._is_leaving else "serving"
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return web.json_response(self.status())
+
+    def status(self) -> dict[str, Any]:
+        """The status document of ``GET /status``."""
+        ready, reason = self.ready()
+        return {
+            "role": "proxy",
+            "ready": ready,
+            "reason": reason,
+            "nameServers": self.settings.nameserver,
+            "clients": len(self.clients.streams),
+            "renewed": len(self.renewals),
+        }
+
+
+class ProxyCollector(Collector):
+    """The metrics of a proxy."""
+
+    def __init__(self, server: ProxyServer) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """As of now."""
+        server = self._server
+        name = "gantry_proxy"
+        yield gauge(f"{name}_clients", "Clients with a stream here.", len(server.clients.streams))
+        yield gauge(f"{name}_renewals", "Messages whose time is prolonged.", len(server.renewals))
+        for metric, text, value in (
+            ("sent", "Messages that were stored.", server.producing.sent),
+            ("received", "Messages that were handed out.", server.consuming.received),
+            ("acknowledged", "Messages that were done.", server.consuming.acknowledged),
+            (
+                "returned",
+                "Messages given back, since their client was gone.",
+                server.consuming.returned,
+            ),
+            ("renewed", "Prolongations of a message's time.", server.renewals.renewed),
+            (
+                "not_renewed",
+                "Messages too many to be prolonged.",
+                server.renewals.left_out,
+            ),
+            (
+                "checks",
+                "Undecided transactions that a client was asked about.",
+                server.checking.asked,
+            ),
+            (
+                "unanswered_checks",
+                "Undecided transactions for which no client was there.",
+                server.checking.unanswered,
+            ),
+            (
+                "tried_again",
+                "Requests to masters that were sent again.",
+                server.masters.tried_again,
+            ),
+            (
+                "refused_streams",
+                "Streams of clients that were too many.",
+                server.clients.refused_streams,
+            ),
+        ):
+            yield counter(f"{name}_{metric}", text, value)
+
+
+async def serve(settings: ProxySettings, stop: asyncio.Event) -> None:
+    """Run one proxy until ``stop`` is set.
+
+    Raises:
+        GantryError: an operating error, as one sentence.
+    """
+    await ProxyServer(settings).run(stop)

@@ -1,0 +1,52 @@
+"""A proxy's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated
+
+from gantry_protocol.errors import ResolveError
+from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.process.config import Settings
+from pydantic import Field, field_validator
+
+GRPC_PORT = 8081  # as of rocketmq-proxy
+HTTP_PORT = 10922
+NAME_SERVER_PORT = 9876
+
+
+class ProxySettings(Settings):
+    """Everything a proxy can be told."""
+
+    nameserver: list[str] = Field(
+        min_length=1, description="host:port of every name server; the port defaults to 9876."
+    )
+    bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
+    grpc_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=GRPC_PORT, description="Port for clients that speak gRPC; 0 picks a free one."
+    )
+    http_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=HTTP_PORT, description="Port of probes, metrics and status; 0 picks a free one."
+    )
+    calls: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="How many calls are served at once, those that wait for messages among them.",
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _must_be_ip(cls, value: str) -> str:
+        try:
+            return str(ipaddress.ip_address(value))
+        except ValueError:
+            raise ValueError(f"{value!r} is no IP address: 0.0.0.0 or :: is every one") from None
+
+    @field_validator("nameserver")
+    @classmethod
+    def _must_be_addresses(cls, value: list[str]) -> list[str]:
+        try:
+            return [join_address(*split_address(item, NAME_SERVER_PORT)) for item in value]
+        except ResolveError as error:
+            raise ValueError(str(error)) from None
