@@ -50,18 +50,29 @@ def go() -> Programs:
 
 def cpp() -> Programs:
     """rocketmq-client-cpp, as the wheel ``rocketmq`` brings it; an environment of its own."""
-    wanted = INTEROP / "cpp/requirements.txt"
-    into = BUILT / "cpp"
+    python = _environment("cpp")
+    return Programs(
+        [str(python), str(INTEROP / "cpp/producer.py")],
+        [str(python), str(INTEROP / "cpp/consumer.py")],
+    )
+
+
+def python_grpc() -> list[str]:
+    """rocketmq-python-client, which speaks gRPC: the beginning of a command."""
+    return [str(_environment("python_grpc")), str(INTEROP / "python_grpc/client.py")]
+
+
+def _environment(name: str) -> Path:
+    """The Python of an environment with what a folder's ``requirements.txt`` asks for."""
+    wanted = INTEROP / name / "requirements.txt"
+    into = BUILT / name
     python = into / "bin/python"
     with _once(into, wanted) as missing:
         if missing:
             subprocess.run([sys.executable, "-m", "venv", str(into)], check=True)
             pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run([*pip, "--requirement", str(wanted)], check=True)
-    return Programs(
-        [str(python), str(INTEROP / "cpp/producer.py")],
-        [str(python), str(INTEROP / "cpp/consumer.py")],
-    )
+    return python
 
 
 def node() -> Programs:

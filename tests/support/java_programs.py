@@ -53,8 +53,17 @@ def running(
     home: Path, classpath: str, *args: object, settings: Mapping[str, str] = NONE
 ) -> Iterator[JavaProgram]:
     """A Java process with these arguments, and ``settings`` in its environment."""
-    command = ["nice", "-n", "5", "java", "-cp", classpath, f"-Duser.home={home}"]
-    command += [*java.SHORT_LIVED, *map(str, args)]
+    command = ["java", "-cp", classpath, f"-Duser.home={home}", *java.SHORT_LIVED]
+    with process_of(home, *command, *args, settings=settings) as started:
+        yield started
+
+
+@contextmanager
+def process_of(
+    home: Path, *args: object, settings: Mapping[str, str] = NONE
+) -> Iterator[JavaProgram]:
+    """A process of this command, and ``settings`` in its environment."""
+    command = ["nice", "-n", "5", *map(str, args)]
     home.mkdir(parents=True, exist_ok=True)
     handle, errors = tempfile.mkstemp(prefix="java-", suffix=".err", dir=home)
     with os.fdopen(handle, "wb") as stderr:

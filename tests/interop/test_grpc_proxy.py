@@ -1,0 +1,177 @@
+"""The official gRPC clients, unmodified, at two of Gantry's proxies: one is killed, and the master.
+
+What was acknowledged to the producer is consumed by a push consumer and by a simple consumer. Again
+comes only what failed, and what was in flight when something was killed. Java's client, and
+Python's, which has transactions, too.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from gantry_lab.bench.ports import free_ports
+from support import java
+from support.cli_cluster import ROOT, CliCluster, cluster_with_group, settled
+from support.foreign_clients import python_grpc
+from support.java_programs import JavaProgram, process_of, running, until
+from support.patience import PATIENCE_S
+
+TOPIC, QUEUES, PAUSE_MS = "spoken", 4, 20
+PUSHED, TAKEN = "interop-push", "interop-simple"
+CALM_S = 5.0  # before a kill, and after it
+IN_FLIGHT_MAX = 64  # of a consumer, at each kill
+
+pytestmark = pytest.mark.timeout(900)
+
+with_java = pytest.param(
+    "java",
+    marks=[
+        pytest.mark.java,
+        pytest.mark.skipif(
+            bool(java.MISSING), reason=f"{' and '.join(java.MISSING)} not installed"
+        ),
+    ],
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[CliCluster]:
+    with cluster_with_group(tmp_path / "local", transaction_check_interval_s="1") as made:
+        made.gantry("topics", "create", TOPIC, "--queues", str(QUEUES))
+        yield made
+
+
+@pytest.mark.parametrize("language", [with_java, "python"])
+def test_clients_lose_nothing_to_killed_proxies_and_masters(
+    cluster: CliCluster, tmp_path: Path, language: str
+) -> None:
+    start = partial(client, language, tmp_path)
+    with (
+        proxy(cluster.name_servers) as (first, doomed),
+        proxy(cluster.name_servers) as (second, _),
+        start("push", f"{first};{second}", TOPIC, PUSHED) as pushed,
+        start("simple", f"{first};{second}", TOPIC, TAKEN) as taken,
+        start("produce", f"{first};{second}", TOPIC, PAUSE_MS) as producer,
+    ):
+        until(
+            lambda: min(len(one.of_kind("DONE")) for one in (pushed, taken)) > 50,
+            "both consume",
+            *(pushed, taken, producer),
+        )
+        kill_master(cluster)
+        doomed.send_signal(signal.SIGKILL)
+        time.sleep(CALM_S)
+        producer.process.kill()
+        producer.reader.join(CALM_S)
+        sent = {key for key, *_ in producer.of_kind("ACK")}
+        refused = producer.of_kind("NACK")
+        until(
+            lambda: all(sent <= done(one).keys() for one in (pushed, taken)),
+            "all is consumed",
+            *(pushed, taken),
+        )
+        failed = {key for key, *_ in pushed.of_kind("FAILED")}
+        again = [sum(n > 1 for n in done(one).values()) for one in (pushed, taken)]
+    print(
+        f"\nGRPC {language} {len(sent)} acknowledged and consumed by both, {len(refused)} refused,"
+        f" {len(failed)} failed once, {again} came again"
+    )
+    assert failed
+    assert max(again) <= 2 * IN_FLIGHT_MAX
+    assert not refused
+
+
+def test_transactions_end_as_their_producer_says(cluster: CliCluster, tmp_path: Path) -> None:
+    """Every second message is committed; of some nothing is said until the client is asked.
+
+    No proxy is killed: Python's client opens its stream again after five minutes only, and is asked
+    nothing before.
+    """
+    start = partial(client, "python", tmp_path)
+    with (
+        proxy(cluster.name_servers) as (endpoint, _),
+        start("simple", endpoint, TOPIC, TAKEN) as taken,
+        start("transact", endpoint, TOPIC, PAUSE_MS) as producer,
+    ):
+        until(lambda: len(taken.of_kind("DONE")) > 20, "it consumes", taken, producer)
+        kill_master(cluster)
+        left = {key for key, *_ in producer.of_kind("LEFT")}
+        until(
+            lambda: left <= {key for key, *_ in producer.of_kind("CHECKED")},
+            "what is undecided is asked for",
+            producer,
+        )
+        kept = {key for key, *_ in producer.of_kind("ACK")} | left
+        until(lambda: kept <= done(taken).keys(), "what is committed is consumed", taken, producer)
+        dropped = {key for key, *_ in producer.of_kind("DROPPED")}
+        refused = {key for key, *_ in producer.of_kind("NACK")}
+    print(
+        f"\nGRPC transactions {len(kept)} committed, {len(left)} of them when they were asked for,"
+        f" {len(dropped)} dropped, {len(refused)} failed"
+    )
+    assert left
+    assert not dropped & done(taken).keys()
+
+
+def kill_master(cluster: CliCluster) -> None:
+    """Kill it amid calm, and wait until its group is whole again."""
+    epoch = cluster.wait_until(settled)["masterEpoch"]
+    time.sleep(CALM_S)
+    cluster.gantry("local", "kill", cluster.master_pod())
+    cluster.wait_until(lambda group: settled(group) and group["masterEpoch"] > epoch)
+    time.sleep(CALM_S)
+
+
+@contextmanager
+def proxy(name_servers: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Where a proxy of Gantry's serves gRPC, and its process."""
+    grpc_port, http_port = free_ports(2)
+    servers = name_servers.replace(";", ",")
+    command = [sys.executable, "-m", "gantry_cli", "proxy", "--nameserver", servers]
+    command += ["--grpc-port", str(grpc_port), "--http-port", str(http_port)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not ready(http_port):
+            assert process.poll() is None, "the proxy ended"
+            assert time.monotonic() < deadline_s, "the proxy is not ready"
+            time.sleep(0.1)
+        yield f"127.0.0.1:{grpc_port}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ready(http_port: int) -> bool:
+    """Whether a proxy says so."""
+    try:
+        with urlopen(f"http://127.0.0.1:{http_port}/readyz", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def client(
+    language: str, home: Path, role: str, *args: object
+) -> AbstractContextManager[JavaProgram]:
+    """A process of the program in ``java_grpc`` or ``python_grpc``."""
+    place = home / role
+    if language == "java":
+        program = "dev.gantry.interop.Grpc"
+        return running(place, java.grpc_clients(), "-Xmx96m", program, role, *args)
+    return process_of(place, *python_grpc(), role, *args, settings={"HOME": str(place)})
+
+
+def done(consumer: JavaProgram) -> Counter[str]:
+    """The keys of what it has consumed, and how often."""
+    return Counter(key for key, *_ in consumer.of_kind("DONE"))
