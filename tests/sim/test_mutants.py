@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PRODUCT = {
-    *("gantry_broker", "gantry_controller", "gantry_operator", "gantry_pipeline"),
+    *("gantry_broker", "gantry_controller", "gantry_operator", "gantry_pipeline", "gantry_proxy"),
     "gantry_protocol",
 }
 QUICK = [mutant for mutant in MUTANTS if mutant.quick]
