@@ -29,6 +29,11 @@ def test_ports_are_those_that_a_proxy_listens_at() -> None:
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
 
 
+def test_services_set_no_variables() -> None:
+    """The Service's own would be GANTRY_GRPC_PORT=tcp://…, which is a setting's name."""
+    assert pod["spec"]["enableServiceLinks"] is False
+
+
 def test_the_pods_are_restricted_and_let_through() -> None:
     assert pod["metadata"]["labels"][names.LABEL_TOOLS] == "true"
     assert not pod["spec"]["automountServiceAccountToken"]
