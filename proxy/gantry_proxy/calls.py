@@ -181,6 +181,19 @@ class Masters:
             self.tried_again += 1
             await asyncio.sleep(AGAIN_S)
 
+    async def carry_out(
+        self, address: str, make: Make, within_s: float, *, repeatable: bool = False
+    ) -> RemotingCommand:
+        """The answer 0 to a request; see ``call``.
+
+        Raises:
+            CallRefused: there is another answer, or none.
+        """
+        answer = await self.call(address, make, within_s, repeatable=repeatable)
+        if answer.code != ResponseCode.SUCCESS:
+            raise of_broker(answer.code, answer.remark)
+        return answer
+
     async def poll(
         self, address: str, command: RemotingCommand, within_s: float
     ) -> RemotingCommand:

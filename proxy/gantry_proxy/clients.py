@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 STREAMS_MAX = 10_000
 QUIET_S = 60.0  # a client that is heard no longer is gone; heartbeats come every ten seconds
-SETTINGS_WITHIN_S = 10.0  # of a stream
 WAITING_MAX = 64  # of commands for one client
 
 
@@ -107,7 +106,8 @@ class Clients:
         if not client or len(client) > CLIENT_CHARS_MAX or self._open >= STREAMS_MAX:
             self.refused_streams += 1
             code = "TOO_MANY_REQUESTS" if client else "CLIENT_ID_REQUIRED"
-            yield _status(code, "this stream is one too many, or its client has no name")
+            text = "this stream is one too many, or its client has no name"
+            yield _status(code, text).SerializeToString()
             return
         stream = Stream()
         self._open += 1
@@ -128,7 +128,7 @@ class Clients:
                 if command.WhichOneof("command") == "settings":
                     stream.tell(await self._settings(client, stream, command.settings))
         except Exception as error:  # noqa: BLE001 - the library's, or a message that does not read
-            stream.tell(TelemetryCommand.FromString(_status("BAD_REQUEST", str(error)[:256])))
+            stream.tell(_status("BAD_REQUEST", str(error)[:256]))
         finally:
             with contextlib.suppress(asyncio.QueueFull):
                 stream.commands.put_nowait(None)
@@ -178,8 +178,7 @@ def _named(call: Call) -> str:
     return client
 
 
-def _status(code: str, message: str) -> bytes:
+def _status(code: str, message: str) -> Any:
     command = TelemetryCommand()
     refusals.write(command.status, code, message)
-    data: bytes = command.SerializeToString()
-    return data
+    return command

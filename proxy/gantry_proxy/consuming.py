@@ -206,14 +206,12 @@ class Consuming:
             header = AckMessageRequestHeader(
                 group, topic, handle.queue_id, handle.text, handle.offset
             )
-            answer = await self._masters.call(
+            await self._masters.carry_out(
                 address,
                 lambda: request(RequestCode.ACK_MESSAGE, to_ext(header)),
                 within_s(call),
                 repeatable=True,
             )
-            if answer.code != ResponseCode.SUCCESS:
-                return of_broker(answer.code, answer.remark)
         except CallRefused as refused:
             return refused
         self.acknowledged += 1
@@ -250,14 +248,11 @@ class Consuming:
             handle.offset,
             max(CHANGED_MIN_MS, invisible_ms),
         )
-        answer = await self._masters.call(
+        return await self._masters.carry_out(
             address,
             lambda: request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, to_ext(header)),
             limit_s,
         )
-        if answer.code != ResponseCode.SUCCESS:
-            raise of_broker(answer.code, answer.remark)
-        return answer
 
     async def bury(self, wanted: Any, call: Call) -> Any:
         """ForwardMessageToDeadLetterQueue: a copy there, then the acknowledgement.
@@ -276,13 +271,11 @@ class Consuming:
             origin_topic=topic,
             max_reconsume_times=0,
         )
-        answer = await self._masters.call(
+        await self._masters.carry_out(
             address,
             lambda: request(RequestCode.CONSUMER_SEND_MSG_BACK, to_ext(header)),
             within_s(call),
         )
-        if answer.code != ResponseCode.SUCCESS:
-            raise of_broker(answer.code, answer.remark)
         refused = await self._ack(topic, group, wanted.receipt_handle, call)
         if refused is not None:
             raise refused
@@ -350,12 +343,9 @@ class Consuming:
         self, queue: Any, topic: str, code: RequestCode, header: Any, call: Call
     ) -> RemotingCommand:
         address = await self._masters.place(topic, queue.broker.name)
-        answer = await self._masters.call(
+        return await self._masters.carry_out(
             address, lambda: request(code, to_ext(header)), within_s(call), repeatable=True
         )
-        if answer.code != ResponseCode.SUCCESS:
-            raise of_broker(answer.code, answer.remark)
-        return answer
 
 
 def _messages(answer: RemotingCommand, place: str) -> list[Any]:

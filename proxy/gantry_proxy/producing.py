@@ -136,14 +136,12 @@ class Producing:
             msg_id=named.message_id,
             transaction_id=named.transaction_id,
         )
-        answer = await self._masters.call(
+        await self._masters.carry_out(
             address,
             lambda: request(RequestCode.END_TRANSACTION, to_ext(header)),
             within_s(call),
             repeatable=True,
         )
-        if answer.code != ResponseCode.SUCCESS:
-            raise of_broker(answer.code, answer.remark)
         response = EndTransactionResponse()
         refusals.write(response.status)
         return response
