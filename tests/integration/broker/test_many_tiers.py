@@ -61,6 +61,12 @@ class ManyTiers(ManyGroups):
                     return confirm
                 await asyncio.sleep(0.05)
 
+    async def trimmed(self, name: str) -> None:
+        """The master of the group gave up the beginning of its log: the tier holds it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.status(self.master_ip(name), name))["logStart"] == 0:
+                await asyncio.sleep(0.05)
+
     def place(self, name: str) -> Shard:
         return shard(CLUSTER, shared_uid(UID, name))
 
@@ -110,6 +116,8 @@ async def test_each_group_has_a_tier_of_its_own_whoever_is_its_master(cluster: M
         assert after.records >= 200
         claims = len(after.claims) - len(before[name].claims)
         assert claims == (1 if name in lost else 0), "only a new master claims a chain"
+        await cluster.trimmed(name)
+        await eventually(lambda name=name: not cluster.in_place(killed, [name]), name, PATIENCE_S)
 
     shutil.rmtree(cluster.directory / killed)
     cluster.boot(killed)
