@@ -49,7 +49,11 @@ class NoControllers:
         self.asked: list[tuple[RemotingCommand, Callable[[Outcome], None]]] = []
 
     def ask(
-        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
+        self,
+        command: RemotingCommand,
+        done: Callable[[Outcome], None],
+        timeout_s: float,
+        held_s: float = 0.0,
     ) -> None:
         self.asked.append((command, done))
 

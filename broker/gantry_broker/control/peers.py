@@ -132,11 +132,14 @@ class ControllerPeers:
             if peer.client is not None:
                 peer.client.close()
 
-    def ask(self, command: RemotingCommand, done: Done, timeout_s: float) -> None:
+    def ask(
+        self, command: RemotingCommand, done: Done, timeout_s: float, held_s: float = 0.0
+    ) -> None:
         """Send a change to the leader, a read to the nearest follower; ``done`` comes once.
 
         It may come at once. A read that one controller cannot answer goes to the next within
-        ``timeout_s``; a change is never sent twice.
+        ``timeout_s``; a change is never sent twice. A controller that was asked to keep its answer
+        back is not silent before ``held_s`` have passed; the caller asks the next one then.
         """
         self._turn += 1
         now_s = asyncio.get_running_loop().time()
@@ -145,7 +148,8 @@ class ControllerPeers:
         if served_by_followers(command.code):
             command.ext = {**(command.ext or {}), REDIRECTS: "true"}
             turns = order.for_reads(known, self._turn)
-            self._read(command, done, [peers[at] for at in turns], now_s + timeout_s)
+            asked = [peers[at] for at in turns]
+            self._read(command, done, asked, now_s + timeout_s, held_s)
             return
         for at in order.for_writes(known, self._turn):
             if self._send(peers[at], command, partial(self._answered, peers[at], done), timeout_s):
@@ -153,7 +157,12 @@ class ControllerPeers:
         self._nobody(done)
 
     def _read(
-        self, command: RemotingCommand, done: Done, peers: list[_Peer], until_s: float
+        self,
+        command: RemotingCommand,
+        done: Done,
+        peers: list[_Peer],
+        until_s: float,
+        held_s: float,
     ) -> None:
         """Ask the first of ``peers``; the others if it cannot answer."""
         loop = asyncio.get_running_loop()
@@ -161,7 +170,7 @@ class ControllerPeers:
             others = [other for other in peers[at + 1 :] if other.connected]
             left_s = until_s - loop.time()
             # Whoever is silent must leave time for the next one to answer.
-            wait_s = left_s / 2 if others else left_s
+            wait_s = held_s + (left_s / 2 if others else left_s)
 
             def came(outcome: Outcome, peer: _Peer = peer, others: list[_Peer] = others) -> None:
                 if not _cannot_answer(outcome):
@@ -172,7 +181,7 @@ class ControllerPeers:
                 self._doubt(peer)
                 if others and loop.time() < until_s:
                     self.reads_moved += 1
-                    self._read(command, done, others, until_s)
+                    self._read(command, done, others, until_s, held_s)
                 else:
                     done(outcome)
 

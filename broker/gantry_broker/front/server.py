@@ -171,7 +171,7 @@ class FrontServer:
             self.asked += 1
             self._is_waiting = True
             self.peers.ask(
-                self._question(self._digest, WAIT_MS), self._news, CALM_S + WAIT_MS / 1000
+                self._question(self._digest, WAIT_MS), self._news, CALM_S, WAIT_MS / 1000
             )
 
     def _question(self, digest: str, wait_ms: int) -> RemotingCommand:

@@ -13,6 +13,17 @@ class Asker(Protocol):
     """Passes questions on to the controllers."""
 
     def ask(
-        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
+        self,
+        command: RemotingCommand,
+        done: Callable[[Outcome], None],
+        timeout_s: float,
+        held_s: float = 0.0,
     ) -> None:
-        """``done`` comes once, maybe at once."""
+        """``done`` comes once, maybe at once.
+
+        Args:
+            command: the question.
+            done: takes the outcome.
+            timeout_s: until somebody must have answered.
+            held_s: besides, how long a read asks the controller to keep its answer back.
+        """

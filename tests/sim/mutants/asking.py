@@ -48,6 +48,14 @@ MUTANTS = (
         ASKED,
     ),
     _mutant(
+        "quiet-controllers-are-silent",
+        "in a quiet cluster no broker hears that there is no news, and nobody follows a group back",
+        f"{PEERS}._read",
+        "held_s + (",
+        "0 * held_s + (",
+        ASKED,
+    ),
+    _mutant(
         "changes-asked-of-followers",
         "a change without an answer is sent again by another way, and happens twice",
         f"{PEERS}.ask",

@@ -137,7 +137,7 @@ class ClusterMaps:
             if question == self._question:
                 self._answered(outcome, unread)
 
-        self._peers.ask(command, answered, wait_s + CALL_TIMEOUT_S)
+        self._peers.ask(command, answered, CALL_TIMEOUT_S, wait_s)
 
     def _answered(self, outcome: Outcome, unread: set[str]) -> None:
         wait_s, told = RETRY_S, None

@@ -15,6 +15,7 @@ from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from support.broker_cluster import eventually
+from support.patience import PATIENCE_S
 
 
 class Controller:
@@ -72,6 +73,7 @@ class Quorum:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.codes: dict[int, int | None] = {0: 0, 1: 0, 2: 0}  # None: no answer
+        self.held_s = 0.0  # before they answer
         self.servers = [RemotingServer(self._handler(at)) for at in self.codes]
 
     def _handler(self, at: int) -> Callable[[Connection, RemotingCommand], RemotingCommand | None]:
@@ -81,7 +83,11 @@ class Quorum:
                 return reply(command, ext={"group": "g", "isLeader": leads, "peers": ""})
             self.asked.append(at)
             code = self.codes[at]
-            return None if code is None else reply(command, code, str(at))
+            answer = None if code is None else reply(command, code, str(at))
+            if answer is None or not self.held_s:
+                return answer
+            asyncio.get_running_loop().call_later(self.held_s, conn.reply, command, answer)
+            return None
 
         return handle
 
@@ -103,9 +109,11 @@ async def led_quorum() -> AsyncIterator[tuple[Quorum, ControllerPeers]]:
             await server.stop(0)
 
 
-async def outcome_of(peers: ControllerPeers, code: int, timeout_s: float = 60) -> Outcome:
+async def outcome_of(
+    peers: ControllerPeers, code: int, timeout_s: float = 60, held_s: float = 0.0
+) -> Outcome:
     told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    peers.ask(request(code), told.set_result, timeout_s)
+    peers.ask(request(code), told.set_result, timeout_s, held_s)
     return await told
 
 
@@ -145,6 +153,20 @@ async def test_a_silent_follower_leaves_time_for_the_next_to_answer() -> None:
         outcome = await outcome_of(peers, READ, 0.4)
         assert isinstance(outcome, RemotingCommand)
         assert (outcome.code, outcome.remark) == (0, "0")
+
+
+async def test_who_was_asked_to_wait_for_news_is_not_silent() -> None:
+    """A quiet cluster has no news, and its brokers are to hear just that."""
+    async with led_quorum() as (quorum, peers):
+        quorum.held_s = 1.0
+        outcome = await outcome_of(peers, READ, PATIENCE_S, quorum.held_s)
+        assert isinstance(outcome, RemotingCommand)
+        assert len(quorum.asked) == 1
+        assert peers.reads_moved == 0
+        quorum.asked.clear()
+        quorum.held_s, quorum.codes = 0.0, dict.fromkeys(quorum.codes)
+        assert isinstance(await outcome_of(peers, READ, 0.05, 0.2), RequestTimeout)
+        assert len(quorum.asked) == 1, "the next question goes to another one"
 
 
 async def test_when_no_controller_can_read_the_last_answer_says_so() -> None:
