@@ -69,8 +69,8 @@ class Cluster(World):
     def settings_of(self, name: str) -> dict[str, bytes]:
         return dict(self.state.subscription_table((CLUSTER, name)).groups)
 
-    def take(self, name: str) -> Result:
-        return self.apply(TakeTopics(cluster=CLUSTER, name=name))
+    def take(self, name: str, *, beside: bool = False) -> Result:
+        return self.apply(TakeTopics(cluster=CLUSTER, name=name, beside=beside))
 
     def may_take(self, name: str) -> bool:
         return may_take(self.state, self.state.groups[CLUSTER, name])

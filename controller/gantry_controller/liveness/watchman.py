@@ -67,12 +67,14 @@ class Watchman:
         propose: puts a command into the log and calls back with its result or an exception.
         default_timeout_s: of brokers that have not told their own.
         may_raise: whether all members of the quorum understand ``RaiseFloors``,
-            ``ForgetConsumers``, ``TakeTopics`` and ``TakeShare``.
+            ``ForgetConsumers`` and ``TakeShare``.
+        may_give: whether those that speak understand ``TakeTopics``: it is proposed once, before a
+            group's first election, which waits for no silent controller.
         spreads: whether masters are spread evenly over processes of many groups.
         knocker: how an address is knocked at.
 
     Attributes:
-        may_raise: see above.
+        may_raise, may_give: see above.
         spread: of masters over processes.
         elections: proposed by this node, by reason.
         elections_held_back: asked for by others, and not put into the log.
@@ -85,6 +87,7 @@ class Watchman:
         *,
         default_timeout_s: float,
         may_raise: Callable[[], bool] = lambda: True,
+        may_give: Callable[[], bool] = lambda: True,
         spreads: bool = True,
         knocker: Callable[[str], Awaitable[Knock]] = knock,
     ) -> None:
@@ -92,7 +95,7 @@ class Watchman:
         self._claims = Claims()
         self.elections: dict[str, int] = {}
         self.elections_held_back = 0
-        self.may_raise = may_raise
+        self.may_raise, self.may_give = may_raise, may_give
         self._said_s: dict[GroupKey, float] = {}  # when to speak of a group that waits again
         self._machine = machine
         self._propose = propose
@@ -249,8 +252,8 @@ class Watchman:
 
     def _give_topics(self, group: BrokerGroup) -> None:
         """Has a group that is about to get its first master take over its cluster's topics."""
-        if may_take(self._machine.state, group) and self.may_raise():
-            event = TakeTopics(cluster=group.cluster, name=group.name, shares=True)
+        if self.may_give() and may_take(self._machine.state, group):
+            event = TakeTopics(cluster=group.cluster, name=group.name, shares=True, beside=True)
             self._propose(encode_event(event), lambda _: None)
 
     def _raise_due(self, now_s: float) -> None:

@@ -343,9 +343,12 @@ class TakeTopics(_Event, frozen=True, tag="TakeTopics/1"):
 
     Attributes:
         shares: mapped topics, too, and it is to have its share of their queues.
+        beside: also a group that was given topics already, as each is that may have queues of a
+            mapped one.
     """
 
     shares: bool = False
+    beside: bool = False
 
 
 class TakeShare(_Event, frozen=True, tag="TakeShare/1"):

@@ -6,8 +6,9 @@ group has its topics in the first route that names it.
 
 Mapped topics, which any group may be asked for, it takes over too; their queues are where their
 maps say, and ``shares`` has some of them move.
-What the newcomer has already is left as it is, and so is a group whose log may hold topics that
-nobody here knows: one that was adopted. Nothing is taken from such a group either.
+What the newcomer has already is left as it is: mapped topics are made at every group that is
+declared. So is a group whose log may hold topics that nobody here knows, one that was adopted.
+Nothing is taken from such a group either.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,23 +19,20 @@ from gantry_controller.metadata.clients import SubscriptionTable
 from gantry_controller.metadata.events import TakeTopics
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.metadata.topics import merge_topics
 
 ValueT = TypeVar("ValueT")
 
 
 def is_new(state: MetadataState, group: BrokerGroup) -> bool:
-    """Whether the group has no topics yet since it came (back) to life, and no master."""
-    topics = state.topic_table(group.key)
-    return not (group.had_master or group.retired or topics.topics or topics.is_partial)
+    """Whether the group had no master since it came (back) to life, so its topics are from here."""
+    return not (group.had_master or group.retired or state.topic_table(group.key).is_partial)
 
 
 def may_take(state: MetadataState, group: BrokerGroup) -> bool:
-    """Whether another group of the cluster has something that this one may take over."""
-    return is_new(state, group) and any(
-        state.topic_table(other.key).topics or state.subscription_table(other.key).groups
-        for other in _others(state, group)
-    )
+    """Whether other groups of the cluster have something that this one may take over."""
+    return is_new(state, group) and any(_missing(state, group))
 
 
 def take_topics(state: MetadataState, event: TakeTopics) -> Result:
@@ -46,24 +44,36 @@ def take_topics(state: MetadataState, event: TakeTopics) -> Result:
     group = state.find(event.cluster, event.name)
     if group is None or not is_new(state, group):
         return Result(group=group)
-    others = list(_others(state, group))
-    in_all = _in_all([state.topic_table(other.key).topics for other in others])
+    if state.topic_table(group.key).topics and not event.beside:
+        return Result(group=group)
+    missing, settings = _missing(state, group)
     topics = {
         name: topic
-        for name, topic in in_all.items()
+        for name, topic in missing.items()
         if event.shares or state.queue_map(group.cluster, name) is None
     }
     changed = merge_topics(state, group.key, topics)
     if event.shares and state.maps_of(group.cluster).maps:
         state.put_plain("newcomers", group.key, state.index)
         changed = True
-    table = state.subscription_table(group.key)
-    settings = _in_all([state.subscription_table(other.key).groups for other in others])
-    wanted = settings | table.groups
-    if wanted != table.groups:
-        state.put_subscriptions(group.key, SubscriptionTable(table.version + 1, wanted))
+    if settings:
+        table = state.subscription_table(group.key)
+        wanted = SubscriptionTable(table.version + 1, {**settings, **table.groups})
+        state.put_subscriptions(group.key, wanted)
         changed = True
     return Result(group=group, changed=changed)
+
+
+def _missing(state: MetadataState, group: BrokerGroup) -> tuple[dict[str, Topic], dict[str, bytes]]:
+    """What all others have, topics and settings of consumer groups, and this one has not."""
+    others = list(_others(state, group))
+    topics = _in_all([state.topic_table(other.key).topics for other in others])
+    settings = _in_all([state.subscription_table(other.key).groups for other in others])
+    own, known = state.topic_table(group.key).topics, state.subscription_table(group.key).groups
+    return (
+        {name: topic for name, topic in topics.items() if name not in own},
+        {name: config for name, config in settings.items() if name not in known},
+    )
 
 
 def _others(state: MetadataState, group: BrokerGroup) -> Iterator[BrokerGroup]:

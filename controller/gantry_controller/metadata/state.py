@@ -589,8 +589,8 @@ LAYOUT = layout_of(
         Segment,
         EndedMaps,
     ),
-    # An attribute, and a field of events, that older versions refuse.
-    (*MetadataState.REPLICATED, READERS, "owners"),
+    # An attribute, and fields of events, that older versions refuse.
+    (*MetadataState.REPLICATED, READERS, "owners", "beside"),
 )
 """Tells this version's way to write the state from others'."""
 

@@ -72,6 +72,16 @@ class Digests:
         own = self.newest.digest >> LAYOUT_SHIFT
         return all(node == self._node_id or self.layouts.get(node) == own for node in nodes)
 
+    def contradicts_layout(self, nodes: Iterable[NodeId]) -> bool:
+        """Whether some of these are known to be other programs, or most were not heard of.
+
+        Who is silent may be an older one. It stops at an event that it does not know, and goes on
+        once it is started as this one is.
+        """
+        own = self.newest.digest >> LAYOUT_SHIFT
+        said = [own if node == self._node_id else self.layouts.get(node) for node in nodes]
+        return any(item not in (own, None) for item in said) or 2 * said.count(own) <= len(said)
+
     def take(self, point: DigestPoint, members: Membership) -> None:
         """The own state has reached a point.
 

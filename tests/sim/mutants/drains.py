@@ -25,6 +25,37 @@ MUTANTS = (
         UnitTests(f"{_META}test_a_newcomer_takes_what_all_others_have"),
     ),
     _controller(
+        "newcomer-with-a-topic-gets-no-other",
+        "drains",
+        "a group that was given a mapped topic before it had a master never gets the others",
+        "metadata.newcomers:take_topics",
+        "and not event.beside",
+        "",
+        UnitTests(f"{_META}test_what_it_has_stays_and_an_adopted_one_is_left_alone"),
+    ),
+    _controller(
+        "newcomer-waits-for-silent-controllers",
+        "drains",
+        "a group that comes while one controller is away never gets the topics of its cluster",
+        "liveness.watchman:Watchman._give_topics",
+        "self.may_give()",
+        "self.may_raise()",
+        UnitTests(
+            "unit/controller/liveness/test_watchman.py::test_a_new_group_has_topics_in_the_first_route"
+        ),
+    ),
+    _controller(
+        "newcomer-stops-older-controllers",
+        "drains",
+        "a controller of an older version is sent an event at which it stops",
+        "raft.digests:Digests.contradicts_layout",
+        "any(item not in (own, None) for item in said) or ",
+        "",
+        UnitTests(
+            "unit/controller/raft/test_digests.py::test_a_leader_knows_whether_all_lay_the_state_out_as_it_does"
+        ),
+    ),
+    _controller(
         "newcomer-gets-no-queues",
         "drains",
         "a group that was added to take load gets no queue of a mapped topic",
@@ -185,6 +216,15 @@ MUTANTS = (
         " or is_retry(topic)",
         "",
         UnitTests(f"{_MASTER}test_what_was_begun_goes_on"),
+    ),
+    _broker(
+        "drain-forgets-what-was-read",
+        "drains",
+        "a drain that many consumer groups have read to the end never says so",
+        "clients.drain:GroupDrain._unread",
+        "if queue.max_offset > max(queue.min_offset, committed or 0):",
+        "if queue.max_offset > max(queue.min_offset, position or 0):",
+        UnitTests(f"{_OFFSETS}test_a_drain_waits_until_what_it_holds_is_read_there"),
     ),
     _broker(
         "drained-offsets-stay",

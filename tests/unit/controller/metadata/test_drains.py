@@ -65,6 +65,9 @@ def test_it_takes_once_and_before_its_first_master() -> None:
     assert not world.may_take("b")
     world.topic("later", "a")
     assert not world.take("b").changed
+    assert world.take("b", beside=True).changed
+    assert not world.take("b", beside=True).changed
+    assert world.queues_of("b") == {"t": 4, "later": 4}
     world.add("c")
     world.lead("c")
     assert not world.may_take("c")
@@ -90,6 +93,10 @@ def test_what_it_has_stays_and_an_adopted_one_is_left_alone() -> None:
     world.settings("g", "own", config=b"own")
     world.settings("g", "a", config=b"a")
     assert not world.take("own").changed
+    assert world.may_take("own")
+    assert world.take("own", beside=True).changed
+    assert world.queues_of("own") == {"mine": 8, "t": 4}
+    assert world.settings_of("own") == {"g": b"own"}
     world.add("adopted")
     world.apply(
         AdoptGroup(cluster=CLUSTER, name="adopted", epoch=Epoch(7), expected_epoch=Epoch(0))
