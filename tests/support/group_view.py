@@ -94,6 +94,19 @@ class LocksInMemory:
         return True
 
 
+class NoMaps(ClusterMaps):
+    """The maps of a cluster that has no mapped topic; each master knows that, unless told not to.
+
+    Attributes:
+        are_read: whether it does.
+    """
+
+    are_read = True
+
+    def is_known_to(self, group: str) -> bool:
+        return self.are_read or super().is_known_to(group)
+
+
 class FakeGroup:
     """Implements `GroupView`: appends are confirmed at once unless `holding`."""
 
@@ -116,7 +129,7 @@ class FakeGroup:
             self.controllers,
             Elsewhere(self.cluster, NoControllers()),
         )
-        maps = ClusterMaps(self.cluster, self.controllers)
+        maps = NoMaps(self.cluster, self.controllers)
         self.queues = QueueBook(self, maps, OtherMasters(maps), self.controllers)
         self.consumers.locks = LocksInMemory()  # type: ignore[assignment]  # there is no quorum
         self.refusal: Refusal | None = None

@@ -337,8 +337,8 @@ class ClientProcessor:
         if PHYSICAL in ext or topic is None:
             return PHYSICAL in ext
         config = self._view.store.topics.lookup(topic)
-        if config is None:  # the map may be here before the topic is
-            return self._view.queues.of(topic) is not None
+        if config is None:  # the map may be here before the topic is, or neither of them yet
+            return self._view.queues.may_be_mapped(topic)
         return MAPPED in config.attributes
 
     def _throttled(self, handler: Handler) -> Handler:

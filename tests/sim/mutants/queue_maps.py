@@ -36,6 +36,14 @@ def _broker(name: str, what: str, place: str, text: str, other: str, test: str) 
 
 
 MUTANTS = (
+    _broker(
+        "unknown-before-the-maps-are-read",
+        "a consumer that asks the first master of a new group begins anew, though it has committed",
+        "gantry_broker.clients.mapped.book:QueueBook.may_be_mapped",
+        " or not self.maps.is_known_to(self._view.broker_name)",
+        "",
+        "requests",
+    ),
     _mutant(
         "given-up-without-a-gap",
         "two messages have one offset of a queue once a group that was gone is back",
@@ -458,7 +466,7 @@ MUTANTS = (
         "map-before-its-topic-ignored",
         "a consumer is told that nothing is committed, and begins at the end",
         "gantry_broker.clients.processor:ClientProcessor._is_mapped",
-        "return self._view.queues.of(topic) is not None",
+        "return self._view.queues.may_be_mapped(topic)",
         "return False",
         "requests",
     ),

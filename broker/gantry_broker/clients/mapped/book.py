@@ -81,6 +81,10 @@ class QueueBook:
         """The map of ``topic``."""
         return self.maps.of(topic)
 
+    def may_be_mapped(self, topic: str) -> bool:
+        """Whether a topic has a map, or may have one that was not read yet."""
+        return self.of(topic) is not None or not self.maps.is_known_to(self._view.broker_name)
+
     def ask_controllers(self, command: RemotingCommand, done: Callable[[Outcome], None]) -> None:
         """Pass a change of maps on; ``done`` comes once."""
         self._peers.ask(command, done, CALL_TIMEOUT_S)

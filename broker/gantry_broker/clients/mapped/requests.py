@@ -183,6 +183,8 @@ class MappedRequests:
     def _place(self, asked: _Asked) -> RemotingCommand | None:
         queues = self._maps.of(asked.topic)
         if self._view.store.topics.lookup(asked.topic) is None:
+            if not self._view.queues.may_be_mapped(asked.topic):
+                return asked.handler(asked.connection, asked.request)
             self._look_later(asked.topic)
             return self._wait(asked, _UNKNOWN_YET)
         if not self._maps.is_known_to(self._view.broker_name) or queues is None:

@@ -87,6 +87,7 @@ async def test_members_of_a_group_that_pops_get_any_queue_of_all_groups(serve, g
 
 async def test_nobody_is_assigned_anything_that_nobody_knows(serve, group) -> None:
     consumer = Consumer(serve())
+    group.queues.maps.are_read = False
     join(consumer, "c1")
     assert consumer.call(400, None, question("c1")).body == b"{}", "the other groups"
     know_masters(group)

@@ -145,6 +145,27 @@ async def test_a_map_that_is_here_before_its_topic_is_waited_for(tmp_path: Path)
         mapped.close()
 
 
+@pytest.mark.parametrize("is_mapped", [True, False])
+async def test_a_topic_is_not_unknown_before_the_maps_are_read(
+    tmp_path: Path, *, is_mapped: bool
+) -> None:
+    """The first master of a new group knows neither topics nor maps for a moment."""
+    mapped = MappedGroup(tmp_path, has_topic=False)
+    try:
+        await mapped.begin()
+        asked = mapped.ask(QUERY, queue_ext())
+        assert mapped.code(asked) is None
+        mapped.tell(*([at(HERE)] if is_mapped else []))
+        if is_mapped:
+            mapped.add_topic()
+        async with asyncio.timeout(PATIENCE_S):
+            while mapped.code(asked) is None:
+                await asyncio.sleep(0.01)
+        assert mapped.code(asked) == (0 if is_mapped else ResponseCode.QUERY_NOT_FOUND)
+    finally:
+        mapped.close()
+
+
 async def test_all_that_wait_for_a_topic_share_one_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
