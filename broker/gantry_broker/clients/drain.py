@@ -219,9 +219,10 @@ class GroupDrain:
                 # Its members keep their offsets themselves.
                 pulled = self._pulled.offset(group, topic, queue_id)
                 position = queue.max_offset if pulled is None else pulled
+            if queue.max_offset > max(queue.min_offset, committed or 0):
+                asked.append((group, topic, queue_id))  # also once it is known: it stays so
             count = queue.max_offset - max(queue.min_offset, position or 0)
             if count > 0:
-                asked.append((group, topic, queue_id))
                 left[group, topic] = left.get((group, topic), 0) + count
         self._elsewhere.ask(asked)
         return [

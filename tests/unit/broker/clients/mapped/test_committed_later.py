@@ -169,6 +169,8 @@ async def test_a_drain_waits_until_what_it_holds_is_read_there(mapped: MappedGro
     await next_asked(mapped)
     mapped.masters.answer(0, {"offset": "3"})
     await is_done(drain)
+    await asyncio.sleep(2.5 * drain_module.LOOK_EVERY_S)
+    assert drain.report == DrainReport(done=True), "what is known is not forgotten"
 
 
 async def test_a_drain_hands_on_what_was_committed_before_it_is_done(mapped: MappedGroup) -> None:
