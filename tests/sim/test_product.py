@@ -46,6 +46,7 @@ SEEDS = {
     "pops": 2,
     "many": 2,
     "queues": 2,
+    "growing": 3,
     "readers": 1,
     "front-readers": 1,
     "snapshots": 3,

@@ -122,6 +122,7 @@ class Cluster:
         doors: whether there is one beside each broker, to which clients are sent.
         fronts: how many fronts serve clients, from the stores of brokers where they can.
         groups: names of the broker groups, all of them in each broker.
+        late: those at the end that nobody has yet.
         keyed: whether controllers and brokers show each other the quorum's key.
 
     Attributes:
@@ -141,6 +142,7 @@ class Cluster:
         doors: bool = False,
         fronts: int = 0,
         groups: Sequence[str] = (GROUP,),
+        late: Sequence[str] = (),
         keyed: bool = False,
         min_in_sync: int = 2,
         network: NetworkOptions | None = None,
@@ -157,6 +159,8 @@ class Cluster:
         self.looks: list[Callable[[], None]] = []  # of watches, besides those by the clock
         self.is_set_up = False  # groups and topics are made
         self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
+        self.late = set(late)
+        self.left: set[str] = set()  # groups that nobody is sent to any more
         self.put_back: dict[str, tuple[int, int]] = {}  # node: epochs when its volume became older
         self.logs = Logs(self)
         self._starts: dict[tuple[str, int], int] = {}
@@ -245,7 +249,8 @@ class Cluster:
     async def _broker(self, node: Node) -> None:
         hosted: dict[str, Any] = {"group": self.groups[0]}
         if self.hosts_many:
-            hosted = {"groups": self.groups, "remoting_port": MANY_PORT}
+            there = [name for name in self.groups if name not in self.late]
+            hosted = {"groups": there, "remoting_port": MANY_PORT}
         settings = BrokerSettings(
             name=node.name,
             cluster=CLUSTER,
@@ -299,13 +304,16 @@ class Cluster:
         return [f"{node.machine.address}:9878" for node in self.controllers]
 
     async def _administrator(self, node: Node) -> None:
-        """Declares the group until some controller takes it, as the operator does."""
+        """Declares the groups, starts who serves, and makes topics."""
         if not self.brokers:
             return
         for name in self.groups:
-            await self._declare(name)
+            if name not in self.late:
+                await self.declare(name)
         for node in (*self.brokers, *self.doors, *self.fronts):
             self.world.after(self._rng.randrange(300 * MS), node.boot)
+        while self.late and not self.is_whole:
+            await asyncio.sleep(0.1)  # nobody else is to come after the topics
         async with session(self.name_servers) as client:
             for topic in self.topics:
                 while True:
@@ -316,9 +324,14 @@ class Cluster:
                         await asyncio.sleep(0.2)
         self.is_set_up = True
 
-    async def _declare(self, name: str) -> None:
+    def uid(self, name: str) -> str:
+        """Of a group's declaration."""
+        return f"u{1 + self.groups.index(name)}"
+
+    async def declare(self, name: str) -> None:
+        """Have a group, as the operator does, until some controller takes it."""
         wish = {
-            "uid": f"u{1 + self.groups.index(name)}",
+            "uid": self.uid(name),
             "replicas": self.replicas,
             "minInSyncReplicas": self.min_in_sync,
             "routeAddress": self._route_address,
@@ -352,7 +365,9 @@ class Cluster:
         """The ``ReplicationGroup`` of a broker, of its first group; None while it has none."""
         server = self._object(node, "BrokerServer")
         place = 0 if name is None else self.groups.index(name)
-        return None if server is None else server.hosted[place].group
+        if server is None or place >= len(server.hosted):
+            return None
+        return server.hosted[place].group
 
     def _has_lost_a_group(self, node: Node) -> bool:
         server = self._object(node, "BrokerServer")
@@ -396,7 +411,13 @@ class Cluster:
     @property
     def is_whole(self) -> bool:
         """Everybody runs, the masters serve, and their sets have everybody in them."""
-        return all(node.is_running for node in self.nodes) and all(map(self._stands, self.groups))
+        return all(node.is_running for node in self.nodes) and all(
+            self._stands(name) for name in self.groups if self.has_clients(name)
+        )
+
+    def has_clients(self, name: str) -> bool:
+        """Whether clients are sent to a group."""
+        return name not in self.late | self.left
 
     def _stands(self, name: str) -> bool:
         master = self.master(name)

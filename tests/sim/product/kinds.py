@@ -17,6 +17,7 @@ from sim.product.commits import Commits
 from sim.product.consents import Consents
 from sim.product.damages import Damages
 from sim.product.everywhere import Everywhere
+from sim.product.growing import Growing
 from sim.product.keyless import Keyless
 from sim.product.lives import Lives
 from sim.product.logs import verify
@@ -80,10 +81,12 @@ class ProductRun:
     Attributes:
         kinds: of faults that runs like this draw from; None for all.
         onlookers: who comes by all the time.
+        settle_s: how long clients may take to get everything.
     """
 
     kinds: Sequence[str] | None = None
     onlookers: Sequence[Callable[[Cluster], Scraper | Strangers]] = ()
+    settle_s = SETTLE_S
     cluster_class: type[Cluster] = Cluster
 
     def __init__(
@@ -149,7 +152,7 @@ class ProductRun:
         self.settle(loads)
         for load in loads:
             load.stop_sending()
-        cluster.run(SETTLE_S, until=lambda: all(load.is_settled for load in loads))
+        cluster.run(self.settle_s, until=lambda: all(load.is_settled for load in loads))
         for load in loads:
             load.judge()
         watch.logs.judge()
@@ -510,6 +513,26 @@ class QueuesRun(ProductRun):
         cluster = self._cluster
         few = Workload(cluster, Watches(self._watch), producers=1)
         return [few, Mapped(cluster), OrderlyMapped(cluster)]
+
+
+class GrowingRun(QueuesRun):
+    """A broker group that comes and one that goes, under load and all faults."""
+
+    settle_s = 120
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """The last group is not there yet."""
+        drawn = super().settings(rng)
+        return {**drawn, "late": drawn["groups"][-1:]}
+
+    def loads(self) -> Sequence[Load]:
+        """Few plain messages."""
+        cluster = self._cluster
+        others = [
+            Workload(cluster, Watches(self._watch), producers=1),
+            OrderlyMapped(cluster),
+        ]
+        return [*others, Growing(cluster, others)]
 
 
 class SnapshotRun(QuorumRun):

@@ -23,7 +23,7 @@ from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.send_answer import MAY_BE_STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gantry_cli.client.session import Session
     from gantry_protocol.remoting.client import RequestHandler
@@ -49,6 +49,7 @@ class Line:
         greeting: a heartbeat (34) that each connection begins with, and repeats.
         group: whose master; None for the first of the route.
         java_version: as which one of Java's clients it speaks; None: as another one.
+        is_there: whether the group is one that clients are sent to; nobody waits for others.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Line:
         greeting: tuple[int, bytes] | None = None,
         group: str | None = None,
         java_version: int | None = None,
+        is_there: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._is_there = is_there
         self._java_version = java_version
         self._client = client
         self._on_request = on_request
@@ -89,6 +92,8 @@ class Line:
                 connection = await self._connected()
                 answer = await connection.call(command, within_s)
             except (NameServiceError, ResolveError, ConnectError, Busy):
+                if not self._is_there():
+                    return None
                 await asyncio.sleep(AGAIN_S)
                 continue
             except (RequestTimeout, ConnectionClosed):
@@ -117,7 +122,8 @@ class Line:
     async def _connected(self) -> RemotingClient:
         if self._connection is None or self._connection.closed:
             route = await self._client.routes.fetch(TOPIC)
-            wanted = [one for one in route.writable if self._group in (None, one.broker_name)]
+            queues = (*route.writable, *route.readable)
+            wanted = [one for one in queues if self._group in (None, one.broker_name)]
             if not wanted:
                 raise NameServiceError("there is no master")
             made = RemotingClient(on_request=self._on_request)

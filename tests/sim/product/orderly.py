@@ -9,6 +9,7 @@ masters meanwhile.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gantry_broker.clients.mapped.locks import STATIC
@@ -127,7 +128,15 @@ class OrderlyMapped(Orderly):
     def _lines(self, client: Session, greeting: tuple[int, bytes] | None) -> list[Line]:
         """One to each group's master."""
         names = self._cluster.groups
-        return [Line(client, greeting=greeting, group=name) for name in names]
+        return [
+            Line(
+                client,
+                greeting=greeting,
+                group=name,
+                is_there=partial(self._cluster.has_clients, name),
+            )
+            for name in names
+        ]
 
 
 def _heartbeat(name: str) -> tuple[int, bytes]:

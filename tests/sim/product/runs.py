@@ -30,6 +30,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "pops": kinds.PopsRun,
     "many": kinds.ManyRun,
     "queues": kinds.QueuesRun,
+    "growing": kinds.GrowingRun,
     "snapshots": kinds.SnapshotRun,
     "operator": OperatorRun,
     "groups": GroupsRun,
