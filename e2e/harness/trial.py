@@ -8,11 +8,13 @@ once, however often (``cluster/kind.yaml``).
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_operator import names
 from harness.node import is_paused
 from harness.report import Account, Report
+from harness.shell import CommandError
 from harness.soak import Gap, Soak
 from harness.waiting import wait_until
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 SETTLE_PATIENCE_S = 120.0
 RESUME_PATIENCE_S = 60.0
 ACCOUNT_PATIENCE_S = 30.0
+LAST_WORDS = 25  # lines of each container
 QUIET_S = 1.0  # writes flow again once acknowledgements have come all this time
 
 
@@ -84,19 +87,18 @@ class Trial:
         """
         gaps: dict[Figure, list[float]] = {figure: [] for figure in figures}
         print(f"\n{scenario}:", flush=True)
-        for run in range(runs):
+        try:
+            for run in range(runs):
+                self._strike(fault, gaps, heal)
+                told = ", ".join(
+                    f"{figure.measured} {gaps[figure][-1]:.0f} ms" for figure in figures
+                )
+                print(f"  run {run + 1} of {runs}: {told}", flush=True)
             self.settle()
-            try:
-                struck_s = fault(self)
-                for figure in figures:
-                    gaps[figure].append(self._resumed(struck_s, figure.stream).ms)
-            finally:
-                if heal is not None:
-                    heal(self)
-            told = ", ".join(f"{figure.measured} {gaps[figure][-1]:.0f} ms" for figure in figures)
-            print(f"  run {run + 1} of {runs}: {told}", flush=True)
-        self.settle()
-        account = self.account()
+            account = self.account()
+        except (AssertionError, TimeoutError) as error:
+            self._explain(error)
+            raise
         for number, figure in enumerate(figures):
             self.report.add(
                 scenario,
@@ -105,6 +107,48 @@ class Trial:
                 limit=figure.limit_ms,
                 account=account if number == 0 else None,
             )
+
+    def _strike(
+        self,
+        fault: Callable[[Trial], float],
+        gaps: dict[Figure, list[float]],
+        heal: Callable[[Trial], None] | None,
+    ) -> None:
+        self.settle()
+        try:
+            struck_s = fault(self)
+            for figure, found in gaps.items():
+                found.append(self._resumed(struck_s, figure.stream).ms)
+        except TimeoutError as error:
+            self._explain(error)  # as it is before it is healed
+            raise
+        finally:
+            if heal is not None:
+                heal(self)
+
+    def _explain(self, error: Exception) -> None:
+        """For whoever reads why it failed, if it was not said yet."""
+        if not hasattr(error, "__notes__"):
+            error.add_note(self.said())
+
+    def said(self) -> str:
+        """The state that each client sees, and the last words of all pods."""
+        words = []
+        for soak in self.soaks:
+            if not is_paused(soak.node):
+                with suppress(Exception):
+                    words.append(f"{soak.name} sees {soak.state()}")
+        for pod in self.kube.list("pods"):
+            name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+            if node and is_paused(node):
+                words.append(f"{name} stands still with {node}")
+                continue
+            with suppress(CommandError):
+                told = self.kube.ctl(
+                    "logs", name, "--all-containers", "--timestamps", f"--tail={LAST_WORDS}"
+                )
+                words.append(f"{name} on {node} said:\n{told}")
+        return "\n".join(words)
 
     def settle(self) -> None:
         """Let the load run; wait until everybody is in sync and connected, and writes flow."""
