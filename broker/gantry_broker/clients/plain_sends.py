@@ -203,7 +203,7 @@ class PlainSender:
                 if is_half or DELAY_TIME_LEVEL in asked:
                     record = self._as_stored(record, asked, unique_key if is_half else None)
                 records = [record]
-            shown = number_of(queue_id) if MAPPED in topic.attributes else queue_id
+            shown = shown_queue(topic, queue_id)
             done = partial(self._ended, conn, request, topic.topic_name, shown, unique_key)
             if len(records) > _FEW:
                 self._append_batch(conn, records, done)
@@ -379,6 +379,11 @@ def send_header(request: RemotingCommand) -> SendHeader:
     if request.code == _LONG_NAMES:
         return from_ext(SendMessageRequestHeader, request.ext)
     return from_ext(SendMessageRequestHeaderV2, request.ext)
+
+
+def shown_queue(topic: TopicConfig, queue_id: int) -> int:
+    """The queue that a client is told of: that of a mapped topic has one number wherever it is."""
+    return number_of(queue_id) if MAPPED in topic.attributes else queue_id
 
 
 def refuse_send(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:

@@ -21,6 +21,11 @@ What it refuses: nothing of its own accord; what is not found is stored. Of a ba
 cut off with the last master's log the rest is stored, behind what is there; one whose records do
 not all have a key is stored whole. Where nobody can tell whether it is there, the
 answer says so (``MAY_BE_STORED``), since who is plainly refused may send it elsewhere.
+
+The last master may have stored nothing of a mapped topic itself, and have passed the send on to the
+group that has the queue. So this one passes on, too, that it may have come before
+(``PASSED_AGAIN``), if it has a unique key: one connection carries the sends of many clients, whose
+messages without a key could be taken for one another.
 """
 
 import asyncio
@@ -34,6 +39,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.records.properties import UNIQ_KEY
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED
 
@@ -51,6 +57,7 @@ from gantry_broker.store.contract import (
 )
 
 RESENT = "resent"  # in a connection's attrs: its ``Marks``
+PASSED_AGAIN = "gantryPassedAgain"  # in a send from group to group, which may have come before
 WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it
 WAIT_S = 2.5  # for what the last master left, or to be allowed to write; clients give a send 3 s
 LOOK_S = 0.05  # between two looks whether this master may write
@@ -72,6 +79,14 @@ class Marks(set[int]):
         super().__init__(opaques)
         self.ends: dict[QueueKey, int] = {}
         self.given: set[int] = set()
+
+
+def may_have_come_before(conn: Connection, request: RemotingCommand) -> bool:
+    """Whether another master may have had this send, which can be told from all others."""
+    ext = request.ext or {}
+    properties = ext.get("i") or ext.get("properties") or ""
+    is_told_apart = "true" in (ext.get("m"), ext.get("batch")) or f"{UNIQ_KEY}\x01" in properties
+    return is_told_apart and request.opaque in conn.attrs.get(RESENT, ())
 
 
 class _Turn(msgspec.Struct):
@@ -233,6 +248,11 @@ class ResentSends:
     def is_sought(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether ``send`` would look for it, or let it wait behind one that is looked for."""
         return conn.id in self._turns or request.opaque in conn.attrs.get(RESENT, ())
+
+    def expect(self, conn: Connection, request: RemotingCommand) -> None:
+        """Look for a send of another group's master that says so (``PASSED_AGAIN``)."""
+        if PASSED_AGAIN in (request.ext or {}):
+            conn.attrs.setdefault(RESENT, Marks(())).add(request.opaque)
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve a send of a client that another master has left sends unanswered."""

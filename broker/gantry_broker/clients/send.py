@@ -39,6 +39,7 @@ from gantry_broker.clients.plain_sends import (
     is_half_message,
     refuse_send,
     send_header,
+    shown_queue,
 )
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transactions import Transactions
@@ -142,10 +143,14 @@ class Sender(PlainSender):
         A message without a unique key was given one by the broker that stored it.
         """
         header = send_header(request)
+        name = self._target_topic(header)
         queue_id = stored[0].queue_id if header.queue_id < 0 else header.queue_id
+        topic = self._view.store.topics.lookup(name)
+        if topic is not None:
+            queue_id = shown_queue(topic, queue_id)
         unique_key = decode_properties(header.properties or "").get(UNIQ_KEY, given_key)
         outcome = SendOutcome(CONFIRMED, None, stored)
-        self._ended(conn, request, self._target_topic(header), queue_id, unique_key, outcome)
+        self._ended(conn, request, name, queue_id, unique_key, outcome)
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         return self._group.queues.takes(topic, queue_id)

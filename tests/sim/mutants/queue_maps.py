@@ -37,6 +37,30 @@ def _broker(name: str, what: str, place: str, text: str, other: str, test: str) 
 
 MUTANTS = (
     _broker(
+        "passed-on-twice",
+        "a message is stored twice that its client sent once, when two masters die as one process",
+        "gantry_broker.clients.processor:ClientProcessor._send",
+        "self.resent.expect(conn, request)",
+        "pass",
+        "requests",
+    ),
+    _broker(
+        "passed-on-as-new",
+        "the same: the group that has the queue is not told that the send may have come before",
+        f"{REQUESTS}._passed_on",
+        'ext[PASSED_AGAIN] = "true"',
+        "pass",
+        "requests",
+    ),
+    _broker(
+        "found-in-another-queue",
+        "a client is told a number of its message's queue that its topic does not have",
+        "gantry_broker.clients.plain_sends:shown_queue",
+        "return number_of(queue_id) if MAPPED in topic.attributes else queue_id",
+        "return queue_id",
+        "requests",
+    ),
+    _broker(
         "unknown-before-the-maps-are-read",
         "a consumer that asks the first master of a new group begins anew, though it has committed",
         "gantry_broker.clients.mapped.book:QueueBook.may_be_mapped",

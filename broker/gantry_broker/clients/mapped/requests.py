@@ -34,6 +34,7 @@ from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.offsets import FIRST_KEPT
 from gantry_broker.clients.pull_reads import positions
+from gantry_broker.clients.resent import PASSED_AGAIN, may_have_come_before
 from gantry_broker.clients.throttle import SENDS
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal
@@ -351,6 +352,8 @@ class MappedRequests:
             ext["suspendTimeoutMillis"] = str(waits_ms)
             ext["sysFlag"] = str(_int(ext.get("sysFlag", "0")) & ~1)  # commits nothing there
             timeout_s += waits_ms / 1000
+        elif asked.request.code in SENDS and may_have_come_before(asked.connection, asked.request):
+            ext[PASSED_AGAIN] = "true"
         command = replace(command, ext=ext)
         self.passed_on += 1
         answered = done or partial(self._told, asked)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.clients.mapped import requests
 from gantry_broker.clients.mapped.requests import PHYSICAL
+from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, Marks
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.errors import Busy, RequestTimeout
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, Segment
@@ -260,6 +261,41 @@ async def test_a_send_whose_answer_is_lost_may_be_stored(
     assert answer is not None
     assert answer.code == ResponseCode.SYSTEM_BUSY
     assert (MAY_BE_STORED in (answer.ext or {})) is may_be_stored
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_resent", "is_said"),
+    [
+        ("UNIQ_KEY\x01k\x02", True, True),
+        ("UNIQ_KEY\x01k\x02", False, False),
+        ("KEYS\x01k\x02", True, False),  # it could be taken for another client's
+    ],
+)
+async def test_a_send_that_the_last_master_may_have_passed_on_says_so(
+    mapped: MappedGroup, properties: str, *, is_resent: bool, is_said: bool
+) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    mapped.connection.attrs[RESENT] = Marks({mapped._opaque + 1} if is_resent else ())
+    mapped.ask(SEND, send_ext(properties=properties))
+    ((_, command, _),) = mapped.masters.asked
+    assert (PASSED_AGAIN in (command.ext or {})) is is_said
+
+
+async def test_a_send_that_was_passed_on_before_is_not_stored_again(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(CAME)
+    mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
+    send = send_ext(AGAIN, properties="UNIQ_KEY\x01k\x02", **{PHYSICAL: 1})
+    first = mapped.ask(SEND, send)
+    again, other = mapped.ask(SEND, {**send, PASSED_AGAIN: "true"}), mapped.ask(SEND, send)
+    async with asyncio.timeout(PATIENCE_S):
+        while mapped.code(again) is None or mapped.code(other) is None:
+            await asyncio.sleep(0.01)
+    answers = [mapped.answer(one) for one in (first, again, other)]
+    places = [((answer and answer.ext) or {}).get("queueOffset") for answer in answers]
+    assert places == ["40", "40", "41"]
+    assert {((answer and answer.ext) or {}).get("queueId") for answer in answers} == {"0"}
 
 
 async def test_who_is_told_that_the_queue_is_elsewhere_looks_again(mapped: MappedGroup) -> None:
