@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from gantry_broker.clients.mapped.maps import WAIT_S
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 AGAIN_S = 0.3
 COMES_WITHIN_S, GOES_WITHIN_S = 5.0, 8.0
 PATIENCE_S = 2.0
-KNOWN_WITHIN_S = WAIT_S + 1.0  # that a group is back: brokers ask so often even without news
+LOOKS = 50
+KNOWN_WITHIN_S = WAIT_S + 1.0  # that a group went or is back: they ask even without news
 
 
 class Growing(Mapped):
@@ -55,6 +57,8 @@ class Growing(Mapped):
         rng = cluster.world.stream("growing")
         self._is_dropped = rng.random() < 0.3  # somebody is retired without a drain
         self._has_left = False
+        self._leaves_late = rng.random() < 0.5  # once consumer groups have read all and are away
+        self._unread = set(range(QUEUES))  # whose groups have not read all, or not lately
 
     @property
     def leaps(self) -> bool:
@@ -113,6 +117,9 @@ class Growing(Mapped):
     async def _leave(self, rng: Random, name: str) -> None:
         """A drain to its end, and a group that goes; sometimes it ends first, and begins anew."""
         path = f"/v1/groups/{CLUSTER}/{name}"
+        if self._leaves_late:
+            await self._until(self._are_others_done, "other clients end")
+            await self._until(lambda: not self._unread, "consumer groups read to the end")
         while True:
             await self._insist(rng, "PUT", f"{path}/drain", {})
             if rng.random() < 0.7:
@@ -123,11 +130,15 @@ class Growing(Mapped):
         self._cluster.world.count("drained")
         await self._until(self._are_others_done, "other clients end")
         self.unsettled = f"{name} is never drained"
+        looks = count(1)
         while not await self._is_drained(rng, path):
+            if not next(looks) % LOOKS:  # something came after they had read
+                self._unread.update(range(QUEUES))
             await asyncio.sleep(AGAIN_S)
         self._cluster.left.add(name)
         self.gone = name
         await self._insist(rng, "POST", f"{path}/retire", {"uid": self._cluster.uid(name)})
+        await asyncio.sleep(KNOWN_WITHIN_S)
         self._cluster.world.count("left")
 
     async def _go_and_return(self, rng: Random, name: str) -> None:
@@ -195,14 +206,24 @@ class Growing(Mapped):
     # ---- clients
 
     async def _finish(self, rng: Random, lines: Lines, groups: list[str], queue: int) -> None:
-        """Consumer groups read to the end, for as long as a drain waits for them."""
+        """Consumer groups read to the end: all the time, or once and again if a drain waits."""
         while not self._has_left:
-            for number in range(QUEUES):
-                end = await self._end(self._any(rng, lines), number)
-                for group in groups if end is not None else ():
-                    await self._commit_one(rng, lines, group, number, end, of=queue)
+            has_read = queue in self._unread and await self._read_all_of(rng, lines, groups, queue)
+            if has_read and self._leaves_late:
+                self._unread.discard(queue)
             await asyncio.sleep(AGAIN_S)
         await super()._finish(rng, lines, groups, queue)
+
+    async def _read_all_of(self, rng: Random, lines: Lines, groups: list[str], queue: int) -> bool:
+        """Whether each of these groups has committed the end of each queue."""
+        is_known = True
+        for number in range(QUEUES):
+            end = await self._end(self._any(rng, lines), number)
+            if end is None:
+                return False
+            for group in groups:
+                is_known &= await self._commit_one(rng, lines, group, number, end, of=queue)
+        return is_known
 
     async def _end(self, line: Line, number: int) -> int | None:
         """Of a queue; None if nobody can say now."""
