@@ -38,6 +38,11 @@ def consume(kube: Kube, topic: str) -> list[str]:
     return sorted(said.splitlines())
 
 
+def read_on(kube: Kube, topic: str, group: str, *options: str) -> list[str]:
+    """What a consumer group has not read yet, which it commits; as bodies."""
+    return _gantry(kube, "consume", topic, f"--group={group}", *options).splitlines()
+
+
 def addresses(kube: Kube, topic: str) -> set[str]:
     """Where clients are led for a topic."""
     found = json.loads(_gantry(kube, "topics", "show", topic, "--json"))
