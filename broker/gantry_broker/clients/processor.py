@@ -352,7 +352,6 @@ class ClientProcessor:
         self._puller.queues_changed(topics)
 
     def _send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        self.resent.expect(conn, request)
         if RESENT in conn.attrs:
             return self.resent.send(conn, request)
         return self._sender.send(conn, request)

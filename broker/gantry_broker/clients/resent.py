@@ -89,6 +89,12 @@ def may_have_come_before(conn: Connection, request: RemotingCommand) -> bool:
     return is_told_apart and request.opaque in conn.attrs.get(RESENT, ())
 
 
+def expect(conn: Connection, request: RemotingCommand) -> None:
+    """Have a send of another group's master looked for, if that one says so."""
+    if PASSED_AGAIN in (request.ext or {}):
+        conn.attrs.setdefault(RESENT, Marks(())).add(request.opaque)
+
+
 class _Turn(msgspec.Struct):
     """One connection whose resent sends are looked up, one after the other.
 
@@ -248,11 +254,6 @@ class ResentSends:
     def is_sought(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether ``send`` would look for it, or let it wait behind one that is looked for."""
         return conn.id in self._turns or request.opaque in conn.attrs.get(RESENT, ())
-
-    def expect(self, conn: Connection, request: RemotingCommand) -> None:
-        """Look for a send of another group's master that says so (``PASSED_AGAIN``)."""
-        if PASSED_AGAIN in (request.ext or {}):
-            conn.attrs.setdefault(RESENT, Marks(())).add(request.opaque)
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve a send of a client that another master has left sends unanswered."""

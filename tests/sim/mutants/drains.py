@@ -114,7 +114,7 @@ MUTANTS = (
         "drains",
         "a group whose log holds topics that nobody knows yet gets them with other queues",
         "metadata.newcomers:is_new",
-        " or topics.is_partial",
+        " or state.topic_table(group.key).is_partial",
         "",
         UnitTests(f"{_META}test_what_it_has_stays_and_an_adopted_one_is_left_alone"),
     ),

@@ -39,8 +39,8 @@ MUTANTS = (
     _broker(
         "passed-on-twice",
         "a message is stored twice that its client sent once, when two masters die as one process",
-        "gantry_broker.clients.processor:ClientProcessor._send",
-        "self.resent.expect(conn, request)",
+        f"{REQUESTS}._served_as_asked",
+        "expect(asked.connection, asked.request)",
         "pass",
         "requests",
     ),

@@ -34,7 +34,7 @@ from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.offsets import FIRST_KEPT
 from gantry_broker.clients.pull_reads import positions
-from gantry_broker.clients.resent import PASSED_AGAIN, may_have_come_before
+from gantry_broker.clients.resent import PASSED_AGAIN, expect, may_have_come_before
 from gantry_broker.clients.throttle import SENDS
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal
@@ -325,6 +325,7 @@ class MappedRequests:
                 return self._wait(asked, _MOVING)
             if not is_open:
                 return reply(asked.request, *_NOT_LEADER)
+            expect(asked.connection, asked.request)
         elif queues.epoch < asked_epoch:
             # A segment that is not known here would seem to begin with 0.
             self._maps.refresh()
