@@ -94,7 +94,6 @@ class Controller:
             self.node.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
             may_raise=lambda: self.node.digests.share_layout(self.node.members.nodes),
-            may_give=lambda: not self.node.digests.contradicts_layout(self.node.members.nodes),
             spreads=settings.spread_masters,
         )
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)

@@ -266,6 +266,9 @@ class AdminApi:
             raise ApiRefusal(400, "INVALID_REQUEST", message)
         cluster, name = _key(request)
         owners = self._watchman.may_raise()
+        if owners is None:  # queues that begin anew would have two
+            message = "Most controllers have not said their version yet: try again in a moment."
+            raise ApiRefusal(503, "NOT_READY", message)
         await self.write(RemoveGroup(cluster=cluster, name=name, uid=uid, owners=owners))
         return web.Response(status=204)
 

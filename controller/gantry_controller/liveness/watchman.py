@@ -66,15 +66,13 @@ class Watchman:
         machine: whose applied state is watched.
         propose: puts a command into the log and calls back with its result or an exception.
         default_timeout_s: of brokers that have not told their own.
-        may_raise: whether all members of the quorum understand ``RaiseFloors``,
-            ``ForgetConsumers`` and ``TakeShare``.
-        may_give: whether those that speak understand ``TakeTopics``: it is proposed once, before a
-            group's first election, which waits for no silent controller.
+        may_raise: whether the members of the quorum understand ``RaiseFloors``,
+            ``ForgetConsumers``, ``TakeTopics`` and ``TakeShare``; None while that is not known.
         spreads: whether masters are spread evenly over processes of many groups.
         knocker: how an address is knocked at.
 
     Attributes:
-        may_raise, may_give: see above.
+        may_raise: see above.
         spread: of masters over processes.
         elections: proposed by this node, by reason.
         elections_held_back: asked for by others, and not put into the log.
@@ -86,8 +84,7 @@ class Watchman:
         propose: Propose,
         *,
         default_timeout_s: float,
-        may_raise: Callable[[], bool] = lambda: True,
-        may_give: Callable[[], bool] = lambda: True,
+        may_raise: Callable[[], bool | None] = lambda: True,
         spreads: bool = True,
         knocker: Callable[[str], Awaitable[Knock]] = knock,
     ) -> None:
@@ -95,7 +92,7 @@ class Watchman:
         self._claims = Claims()
         self.elections: dict[str, int] = {}
         self.elections_held_back = 0
-        self.may_raise, self.may_give = may_raise, may_give
+        self.may_raise = may_raise
         self._said_s: dict[GroupKey, float] = {}  # when to speak of a group that waits again
         self._machine = machine
         self._propose = propose
@@ -252,7 +249,7 @@ class Watchman:
 
     def _give_topics(self, group: BrokerGroup) -> None:
         """Has a group that is about to get its first master take over its cluster's topics."""
-        if self.may_give() and may_take(self._machine.state, group):
+        if self.may_raise() and may_take(self._machine.state, group):
             event = TakeTopics(cluster=group.cluster, name=group.name, shares=True, beside=True)
             self._propose(encode_event(event), lambda _: None)
 

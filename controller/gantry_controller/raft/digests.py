@@ -67,20 +67,18 @@ class Digests:
         assert self.newest.index == 0, self.newest
         self.newest = DigestPoint(Index(0), layout << LAYOUT_SHIFT)
 
-    def share_layout(self, nodes: Iterable[NodeId]) -> bool:
-        """Whether all of these write the state as this node does, hence know its events, too."""
-        own = self.newest.digest >> LAYOUT_SHIFT
-        return all(node == self._node_id or self.layouts.get(node) == own for node in nodes)
+    def share_layout(self, nodes: Iterable[NodeId]) -> bool | None:
+        """Whether these write the state as this node does, hence know its events, too.
 
-    def contradicts_layout(self, nodes: Iterable[NodeId]) -> bool:
-        """Whether some of these are known to be other programs, or most were not heard of.
-
-        Who is silent may be an older one. It stops at an event that it does not know, and goes on
-        once it is started as this one is.
+        No if one is known to be another program; None while most were not heard of. Who else is
+        silent is no reason to wait: should it be an older one, it stops at an event that it does
+        not know, and goes on once it is started as this one is.
         """
         own = self.newest.digest >> LAYOUT_SHIFT
         said = [own if node == self._node_id else self.layouts.get(node) for node in nodes]
-        return any(item not in (own, None) for item in said) or 2 * said.count(own) <= len(said)
+        if any(item not in (own, None) for item in said):
+            return False
+        return True if 2 * said.count(own) > len(said) else None
 
     def take(self, point: DigestPoint, members: Membership) -> None:
         """The own state has reached a point.

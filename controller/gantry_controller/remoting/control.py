@@ -344,6 +344,10 @@ class ControllerRequests:
         named = {
             item.broker_id for item in members if f"{item.broker_id}={item.incarnation}" in wished
         }
+        all_know = self._watchman.may_raise()
+        if all_know is None:
+            remark = "Most controllers have not said their version yet: try again in a moment"
+            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, remark)
         # A new leader has heard nothing of many a living broker.
         feared = () if group is None else self._watchman.not_proved_gone(group)
         event = CleanBrokerData(
@@ -351,7 +355,7 @@ class ControllerRequests:
             name=header.broker_name,
             broker_ids=ids,
             live=tuple(item for item in feared if item.broker_id not in named),
-            owners=self._watchman.may_raise(),
+            owners=all_know,
         )
         self._dispatcher.write(exchange, event, partial(_plain, exchange.request))
         return None

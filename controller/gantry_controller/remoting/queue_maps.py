@@ -39,6 +39,7 @@ EPOCH_MAX = 2**53
 none may come to what an Int64 cannot say, or a reader of JSON numbers takes for another."""
 MADE_MAX = 4  # answers that are kept until the next event; mostly all know the same
 _CHANGE_MAPS = (MapQueues, SealQueues, ReleaseSegments, RemoveGroup)
+_NOT_HEARD = "Most controllers have not said their version yet: try again in a moment"
 _NEW_EVENTS = "Not all controllers are of this version yet: finish their roll-out first"
 
 
@@ -48,7 +49,8 @@ class QueueMapRequests:
     Args:
         dispatcher: the way into the log and back.
         machine: the applied state.
-        all_know: whether no controller is of a version that would stop at the events.
+        all_know: whether no controller is of a version that would stop at the events; None while
+            that is not known.
         serves: whether a group has a living master.
 
     Attributes:
@@ -59,7 +61,7 @@ class QueueMapRequests:
         self,
         dispatcher: Dispatcher,
         machine: MetadataStateMachine,
-        all_know: Callable[[], bool],
+        all_know: Callable[[], bool | None],
         serves: Serves,
     ) -> None:
         self.polls = LongPolls(dispatcher)
@@ -134,8 +136,11 @@ class QueueMapRequests:
         self._dispatcher.write(exchange, event, partial(_answered, exchange.request))
         return None
 
-    def _seal(self, exchange: Exchange) -> None:
+    def _seal(self, exchange: Exchange) -> RemotingCommand | None:
         header = from_ext(SealQueuesRequestHeader, exchange.request.ext)
+        all_know = self._all_know()
+        if all_know is None:  # without their owners, queues that move would have two
+            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, _NOT_HEARD)
         event = SealQueues(
             cluster=header.cluster_name,
             name=header.broker_name,
@@ -144,10 +149,11 @@ class QueueMapRequests:
             incarnation=header.incarnation,
             topic=header.topic,
             ends=tuple(sorted(decode_request(QueueEnds, exchange.request.body).ends.items())),
-            owners=self._all_know(),
-            map_epoch=header.map_epoch if self._all_know() else 0,
+            owners=all_know,
+            map_epoch=header.map_epoch if all_know else 0,
         )
         self._dispatcher.write(exchange, event, partial(_answered, exchange.request))
+        return None
 
     def _release(self, exchange: Exchange) -> None:
         header = from_ext(ReleaseSegmentsRequestHeader, exchange.request.ext)

@@ -75,8 +75,7 @@ async def test_first_election_comes_by_itself() -> None:
 @pytest.mark.parametrize("asked", [True, False], ids=["asked by a broker", "by itself"])
 async def test_a_new_group_has_topics_in_the_first_route(asked: bool, all_know: bool) -> None:
     async with three_in_sync() as harness:
-        harness.watchman.may_raise = lambda: False  # as long as one of them is silent
-        harness.watchman.may_give = lambda: all_know
+        harness.watchman.may_raise = lambda: all_know
         topic = Topic(4, 4, 6)
         harness.apply(CreateTopic(cluster=CLUSTER, name=NAME, topic="t", config=topic))
         new = {"cluster": CLUSTER, "name": "new"}

@@ -91,20 +91,17 @@ def test_a_leader_knows_whether_all_lay_the_state_out_as_it_does() -> None:
     """Before there is a digest, too; an older program names no layout then, or another."""
     leader, nodes = Digests(ONE), (ONE, TWO, THREE_)
     leader.say_layout(5)
-    assert not leader.share_layout(nodes)
+    assert leader.share_layout(nodes) is None, "most are silent"
     assert leader.share_layout((ONE,))
-    assert leader.contradicts_layout(nodes), "most are silent"
-    assert not leader.contradicts_layout((ONE,))
     leader.heard(TWO, point(0, 4 << LAYOUT_SHIFT), THREE)
-    assert leader.contradicts_layout(nodes)
+    assert leader.share_layout(nodes) is False
     leader.heard(TWO, point(0, 5 << LAYOUT_SHIFT), THREE)
-    assert not leader.contradicts_layout(nodes), "one is silent, and nobody is older"
+    assert leader.share_layout(nodes), "one is silent, and nobody is older"
     leader.heard(THREE_, point(0, 0), THREE)
-    assert not leader.share_layout(nodes)
-    assert leader.contradicts_layout(nodes)
+    assert leader.share_layout(nodes) is False
     leader.heard(THREE_, point(1024, 4 << LAYOUT_SHIFT | 9), THREE)
-    assert not leader.share_layout(nodes)
+    assert leader.share_layout(nodes) is False
     leader.heard(THREE_, point(1024, 5 << LAYOUT_SHIFT | 9), THREE)
     assert leader.share_layout(nodes)
     leader.heard(TWO, point(0, 0), THREE)
-    assert not leader.share_layout(nodes), "it was started anew as an older program"
+    assert leader.share_layout(nodes) is False, "it was started anew as an older program"
