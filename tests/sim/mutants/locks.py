@@ -143,7 +143,7 @@ MUTANTS = (
         "owners-moved-unasked",
         "controllers of two versions apply one event to two states",
         "gantry_controller.remoting.queue_maps:QueueMapRequests._seal",
-        "owners=self._all_know()",
+        "owners=all_know",
         "owners=True",
         killer="unit/controller/remoting/test_queue_map_requests.py",
     ),
