@@ -105,6 +105,7 @@ class HostedGroup(Watcher):
         self._options: GroupOptions | None = None
         self._shared: SharedResources | None = None
         self._anew: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self.begun_anew = 0
         self.rebuilt = 0
         self._rebuilt_s: list[float] = []  # when, lately
@@ -177,18 +178,17 @@ class HostedGroup(Watcher):
 
     def _group_failed(self, failure: "asyncio.Future[None]") -> None:
         error = None if failure.cancelled() else failure.exception()
-        if isinstance(error, IdStruck):
+        if error is None:
+            return
+        if isinstance(error, IdStruck) and not self._is_stopping:
             self.begun_anew += 1
-        elif isinstance(error, DerivedLostError) and self._may_rebuild():
+        elif isinstance(error, DerivedLostError) and not self._is_stopping and self._may_rebuild():
             self.rebuilt += 1
-        elif error is not None:
+        else:  # who is stopping closes its files, and so would whoever begins anew
             self.fail(error)
             return
-        if error is not None:
-            self._anew = asyncio.create_task(
-                self._begin_anew(leaves=not isinstance(error, IdStruck))
-            )
-            self._anew.add_done_callback(self._begun_anew)
+        self._anew = asyncio.create_task(self._begin_anew(leaves=not isinstance(error, IdStruck)))
+        self._anew.add_done_callback(self._begun_anew)
 
     def _may_rebuild(self) -> bool:
         """Whether this is not all that the disk lets us do."""
@@ -261,6 +261,7 @@ class HostedGroup(Watcher):
 
     async def stop(self) -> None:
         """Close everything."""
+        self._is_stopping = True
         if self._anew is not None:
             while self.group is None and not self._anew.done():  # closing or reading the volume
                 await asyncio.wait({self._anew}, timeout=WAIT_S)

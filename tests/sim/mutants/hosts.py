@@ -194,6 +194,15 @@ MUTANTS = (
         f"{HOST}/test_hosting.py::test_a_disk_that_spoils_more_and_more_is_not_worth_it",
     ),
     _mutant(
+        "begins-anew-while-it-stops",
+        "host",
+        "a broker whose tables are lost while it stops never ends: its volume is closed twice",
+        "broker.host.hosting:HostedGroup._group_failed",
+        "isinstance(error, DerivedLostError) and not self._is_stopping",
+        "isinstance(error, DerivedLostError)",
+        f"{HOST}/test_hosting.py::test_what_is_lost_while_it_stops_is_not_made_again",
+    ),
+    _mutant(
         "leaves-with-open-door",
         "host",
         "clients that a leaving broker has cut come back to it",

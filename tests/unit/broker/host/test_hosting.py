@@ -18,6 +18,7 @@ from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import REBUILDS_MAX, HostedGroup
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.log import DerivedLostError
 from gantry_broker.remote.messages import Ping
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import request
@@ -95,6 +96,30 @@ async def test_who_begins_anew_has_ended_before(
     await hosted._begin_anew(leaves=True)
     ended = ["store of g", "close", "sessions"]
     assert world.told == ["offsets", "leave", "reads", *ended, "no g", "stop", "open", "start"]
+
+
+async def test_what_is_lost_while_it_stops_is_not_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would close one volume, and the thread that syncs all logs wait for itself."""
+    hosted = world.hosted
+    failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    failure.add_done_callback(hosted._group_failed)
+
+    async def stop() -> None:
+        world.told.append("stop")
+        failure.set_exception(DerivedLostError("spoilt"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(hosted.group, "stop", stop, raising=False)
+    monkeypatch.setattr(hosted.router, "close", world.note("router"))
+    monkeypatch.setattr(hosted.remoting, "stop", world.noted("port"))
+    monkeypatch.setattr(hosted, "_begin_anew", world.noted("anew"))
+    await hosted.stop()
+    await asyncio.sleep(0)
+    assert hosted.failure.done()
+    assert world.told[-1] == "stop"
 
 
 async def test_a_disk_that_spoils_more_and_more_is_not_worth_it(
