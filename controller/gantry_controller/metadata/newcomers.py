@@ -32,7 +32,9 @@ def is_new(state: MetadataState, group: BrokerGroup) -> bool:
 
 def may_take(state: MetadataState, group: BrokerGroup) -> bool:
     """Whether other groups of the cluster have something that this one may take over."""
-    return is_new(state, group) and any(_missing(state, group))
+    maps = state.maps_of(group.cluster)
+    is_due = bool(maps.maps) and group.key not in state.newcomers  # a share of the queues
+    return is_new(state, group) and (is_due or any(_missing(state, group)))
 
 
 def take_topics(state: MetadataState, event: TakeTopics) -> Result:

@@ -151,6 +151,17 @@ def test_only_the_new_event_makes_a_newcomer() -> None:
     assert world.state.newcomers == {}
 
 
+def test_a_newcomer_that_lacks_nothing_gets_its_share_too() -> None:
+    """The mapped topic was made at every group that was declared."""
+    world = World("a", "b")
+    world.add("c")
+    world.make("t", 9)
+    assert world.may_take("c")
+    world.apply(TakeTopics(cluster=CLUSTER, name="c", shares=True, beside=True))
+    assert not world.may_take("c"), "once"
+    assert (CLUSTER, "c") in world.state.newcomers
+
+
 def test_without_mapped_topics_there_is_nothing_to_share() -> None:
     world = World("a", "b")
     world.topic("plain", "a", "b")
