@@ -49,7 +49,7 @@ from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
-from gantry_broker.clients.resent import RESENT, ResentSends
+from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.send_back import SendBack
@@ -352,6 +352,9 @@ class ClientProcessor:
         self._puller.queues_changed(topics)
 
     def _send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if PASSED_AGAIN in (request.ext or {}):
+            self.resent.seek(conn, request)
+            return None
         if RESENT in conn.attrs:
             return self.resent.send(conn, request)
         return self._sender.send(conn, request)

@@ -82,17 +82,15 @@ class Marks(set[int]):
 
 
 def may_have_come_before(conn: Connection, request: RemotingCommand) -> bool:
-    """Whether another master may have had this send, which can be told from all others."""
+    """Whether an earlier master may have had this send."""
+    return request.opaque in conn.attrs.get(RESENT, ())
+
+
+def has_keys(request: RemotingCommand) -> bool:
+    """Whether the messages of a send can be told from all others, as far as can be seen."""
     ext = request.ext or {}
     properties = ext.get("i") or ext.get("properties") or ""
-    is_told_apart = "true" in (ext.get("m"), ext.get("batch")) or f"{UNIQ_KEY}\x01" in properties
-    return is_told_apart and request.opaque in conn.attrs.get(RESENT, ())
-
-
-def expect(conn: Connection, request: RemotingCommand) -> None:
-    """Have a send of another group's master looked for, if that one says so."""
-    if PASSED_AGAIN in (request.ext or {}):
-        conn.attrs.setdefault(RESENT, Marks(())).add(request.opaque)
+    return "true" in (ext.get("m"), ext.get("batch")) or f"{UNIQ_KEY}\x01" in properties
 
 
 class _Turn(msgspec.Struct):
@@ -171,7 +169,8 @@ class _Lookup:
             end = self._marks.ends.setdefault(queue, held.next_offset)
             stretches.append((queue, held.min_offset, end))
         if all(
-            held.max_offset >= end for held, (_, _, end) in zip(answers, stretches, strict=True)
+            max(held.max_offset, self._view.queues.first_offset(*queue)) >= end
+            for held, (queue, _, end) in zip(answers, stretches, strict=True)
         ):
             self._stop()
             self._read(stretches)
@@ -241,6 +240,7 @@ class ResentSends:
         no_room: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
         """Nobody waits."""
+        self._closed = False
         self._no_room = no_room
         self.found = 0
         self.appended = 0
@@ -253,7 +253,35 @@ class ResentSends:
 
     def is_sought(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether ``send`` would look for it, or let it wait behind one that is looked for."""
-        return conn.id in self._turns or request.opaque in conn.attrs.get(RESENT, ())
+        is_marked = PASSED_AGAIN in (request.ext or {}) or may_have_come_before(conn, request)
+        return is_marked or conn.id in self._turns
+
+    def seek(self, conn: Connection, request: RemotingCommand) -> None:
+        """Serve a send of another group's master that says so (``PASSED_AGAIN``).
+
+        Its connection has the sends of many clients, none of which waits for this one.
+
+        Raises:
+            HeaderError, NameRefused: it is malformed.
+        """
+        self._sender.sought(conn, request)
+        self._seek(conn, request, asyncio.get_running_loop().time() + WAIT_S)
+
+    def _seek(self, conn: Connection, request: RemotingCommand, until_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            return  # whoever asked may ask the next master
+        if self._view.accepting_writes() is not None and loop.time() < until_s:
+            loop.call_later(LOOK_S, self._seek, conn, request, until_s)
+        else:
+            self._start(conn, request, self._sender.sought(conn, request), Marks(()))
+
+    def _start(
+        self, conn: Connection, request: RemotingCommand, sought: list[MessageRecord], marks: Marks
+    ) -> None:
+        lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000))
+        self._lookups[lookup] = None
+        lookup.start(partial(self._looked, conn, request, lookup))
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve a send of a client that another master has left sends unanswered."""
@@ -276,6 +304,7 @@ class ResentSends:
 
     def close(self) -> None:
         """The mastership is over; whoever waits is passed on."""
+        self._closed = True
         self._turns.clear()
         for lookup in list(self._lookups):
             lookup.end()
@@ -291,10 +320,13 @@ class ResentSends:
                 return
         conn = turn.conn
         marks.discard(request.opaque)
-        sought = self._sender.sought(conn, request)
-        lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000))
-        self._lookups[lookup] = None
-        lookup.start(partial(self._looked, conn, request, lookup))
+        try:
+            sought = self._sender.sought(conn, request)
+        except GantryError as error:  # of this send; what came behind it still waits
+            conn.reply(request, reply(request, error.answer_code, str(error)))
+            self._go_on(conn)
+            return
+        self._start(conn, request, sought, marks)
 
     def _looked(
         self,
@@ -350,7 +382,12 @@ class ResentSends:
 
     def _store(self, conn: Connection, request: RemotingCommand) -> None:
         refusal = self._no_room()
-        answer = self._sender.send(conn, request) if refusal is None else reply(request, *refusal)
+        try:
+            answer = (
+                self._sender.send(conn, request) if refusal is None else reply(request, *refusal)
+            )
+        except GantryError as error:  # of this send alone
+            answer = reply(request, error.answer_code, str(error))
         if answer is not None:
             conn.reply(request, answer)
 

@@ -39,9 +39,17 @@ MUTANTS = (
     _broker(
         "passed-on-twice",
         "a message is stored twice that its client sent once, when two masters die as one process",
-        f"{REQUESTS}._served_as_asked",
-        "expect(asked.connection, asked.request)",
-        "pass",
+        "gantry_broker.clients.processor:ClientProcessor._send",
+        "if PASSED_AGAIN in (request.ext or {}):",
+        "if False:",
+        "requests",
+    ),
+    _broker(
+        "refused-though-it-may-be-stored",
+        "the same: its client is told that nothing is stored, and sends it elsewhere",
+        "gantry_broker.clients.mapped.requests:_may_be_stored",
+        "return asked.request.code in SENDS and",
+        "return False and",
         "requests",
     ),
     _broker(

@@ -81,6 +81,10 @@ class QueueBook:
         """The map of ``topic``."""
         return self.maps.of(topic)
 
+    def first_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset with which a queue of this group begins; not 0 where it moved to."""
+        return self.maps.first_offset(topic, queue_id)
+
     def may_be_mapped(self, topic: str) -> bool:
         """Whether a topic has a map, or may have one that was not read yet."""
         return self.of(topic) is not None or not self.maps.is_known_to(self._view.broker_name)

@@ -34,7 +34,7 @@ from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.offsets import FIRST_KEPT
 from gantry_broker.clients.pull_reads import positions
-from gantry_broker.clients.resent import PASSED_AGAIN, expect, may_have_come_before
+from gantry_broker.clients.resent import PASSED_AGAIN, has_keys, may_have_come_before
 from gantry_broker.clients.throttle import SENDS
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal
@@ -184,7 +184,8 @@ class MappedRequests:
     def _place(self, asked: _Asked) -> RemotingCommand | None:
         queues = self._maps.of(asked.topic)
         if self._view.store.topics.lookup(asked.topic) is None:
-            if not self._view.queues.may_be_mapped(asked.topic):
+            is_passed_on = PHYSICAL in (asked.request.ext or {})  # so it is mapped for certain
+            if not is_passed_on and not self._view.queues.may_be_mapped(asked.topic):
                 return asked.handler(asked.connection, asked.request)
             self._look_later(asked.topic)
             return self._wait(asked, _UNKNOWN_YET)
@@ -265,7 +266,7 @@ class MappedRequests:
             return self._passed_on(asked, place)
         if isinstance(place, places.Wait):
             return self._wait(asked, _MOVING)
-        return reply(asked.request, *(_no_queue(asked) if place.is_unknown else _NOT_HERE))
+        return _refused(asked, _no_queue(asked) if place.is_unknown else _NOT_HERE)
 
     def _pull(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         offset = _int((asked.request.ext or {}).get("queueOffset", ""))
@@ -325,7 +326,6 @@ class MappedRequests:
                 return self._wait(asked, _MOVING)
             if not is_open:
                 return reply(asked.request, *_NOT_LEADER)
-            expect(asked.connection, asked.request)
         elif queues.epoch < asked_epoch:
             # A segment that is not known here would seem to begin with 0.
             self._maps.refresh()
@@ -334,7 +334,7 @@ class MappedRequests:
 
     def _served_here(self, asked: _Asked, queue_id: int) -> RemotingCommand | None:
         if self._closed:
-            return reply(asked.request, *_MOVING)
+            return _refused(asked, _MOVING)
         # The very request: the connection knows it again when it is answered.
         asked.request.ext = _about(asked, queue_id).ext
         return asked.handler(asked.connection, asked.request)
@@ -353,7 +353,8 @@ class MappedRequests:
             ext["suspendTimeoutMillis"] = str(waits_ms)
             ext["sysFlag"] = str(_int(ext.get("sysFlag", "0")) & ~1)  # commits nothing there
             timeout_s += waits_ms / 1000
-        elif asked.request.code in SENDS and may_have_come_before(asked.connection, asked.request):
+        ext.pop(PASSED_AGAIN, None)  # the client's own word
+        if _may_be_stored(asked) and has_keys(asked.request):
             ext[PASSED_AGAIN] = "true"
         command = replace(command, ext=ext)
         self.passed_on += 1
@@ -435,7 +436,7 @@ class MappedRequests:
     def _wait(self, asked: _Asked, refusal: Refusal) -> RemotingCommand | None:
         if self._closed or len(self._waiting) >= WAITING_MAX:
             self.refused += 1
-            return reply(asked.request, *refusal)
+            return _refused(asked, refusal)
         self.waited += 1
         self._numbers += 1
         loop = asyncio.get_running_loop()
@@ -457,7 +458,7 @@ class MappedRequests:
         asked, timer = self._waiting.pop(number)
         timer.cancel()
         self.refused += 1
-        asked.connection.reply(asked.request, reply(asked.request, *_MOVING))
+        asked.connection.reply(asked.request, _refused(asked, _MOVING))
 
 
 class _Listener:
@@ -497,12 +498,25 @@ def _answer(asked: _Asked, outcome: Outcome) -> None:
         return
     if isinstance(outcome, RemotingCommand):
         answer = replace(outcome, opaque=asked.request.opaque)
+        if answer.code != ResponseCode.SUCCESS and _may_be_stored(asked):
+            answer.ext = {**(answer.ext or {}), MAY_BE_STORED: "true"}
     else:
         remark = f"the broker group that has the queue did not answer: {outcome}"
-        was_sent = not isinstance(outcome, Busy | ConnectError)
-        ext = {MAY_BE_STORED: "true"} if was_sent and asked.request.code in SENDS else None
+        was_sent = not isinstance(outcome, Busy | ConnectError) and asked.request.code in SENDS
+        ext = {MAY_BE_STORED: "true"} if was_sent or _may_be_stored(asked) else None
         answer = reply(asked.request, ResponseCode.SYSTEM_BUSY, remark, ext)
     asked.connection.reply(asked.request, answer)
+
+
+def _may_be_stored(asked: _Asked) -> bool:
+    """Whether a send came to an earlier master as well, which may have passed it on."""
+    return asked.request.code in SENDS and may_have_come_before(asked.connection, asked.request)
+
+
+def _refused(asked: _Asked, refusal: Refusal) -> RemotingCommand:
+    """What a client is told that is to try again, or elsewhere."""
+    ext = {MAY_BE_STORED: "true"} if _may_be_stored(asked) else None
+    return reply(asked.request, *refusal, ext)
 
 
 def _no_queue(asked: _Asked) -> Refusal:

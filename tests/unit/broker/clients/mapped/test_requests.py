@@ -10,8 +10,9 @@ import pytest
 from gantry_broker.clients.mapped import requests
 from gantry_broker.clients.mapped.requests import PHYSICAL
 from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, Marks
+from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import RequestCode, ResponseCode
-from gantry_protocol.errors import Busy, RequestTimeout
+from gantry_protocol.errors import Busy, HeaderError, RequestTimeout
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, Segment
 from gantry_protocol.send_answer import MAY_BE_STORED
 from support.mapped_group import BEYOND, HERE, OLDER, STATIC, THERE, TOPIC, MappedGroup, at
@@ -296,6 +297,60 @@ async def test_a_send_that_was_passed_on_before_is_not_stored_again(mapped: Mapp
     places = [((answer and answer.ext) or {}).get("queueOffset") for answer in answers]
     assert places == ["40", "40", "41"]
     assert {((answer and answer.ext) or {}).get("queueId") for answer in answers} == {"0"}
+
+
+async def test_a_send_that_was_passed_on_before_holds_up_no_other(mapped: MappedGroup) -> None:
+    """All clients of the group that passes it on share one connection, whatever they say."""
+    await mapped.begin()
+    mapped.tell(CAME)
+    mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
+    send = send_ext(AGAIN, properties="UNIQ_KEY\x01k\x02", **{PHYSICAL: 1, PASSED_AGAIN: "true"})
+    with pytest.raises(HeaderError):  # which is answered as any other that cannot be read
+        mapped.ask(SEND, {**send, "bornTimestamp": "once"})
+    mapped.group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "too few are in sync")
+    again = mapped.ask(SEND, send)
+    plain = mapped.ask(SEND, send_ext(AGAIN, **{PHYSICAL: 1}))
+    assert (mapped.code(again), mapped.code(plain)) == (None, ResponseCode.SERVICE_NOT_AVAILABLE)
+    mapped.group.refusal = None
+    async with asyncio.timeout(PATIENCE_S):
+        while mapped.code(again) is None:
+            await asyncio.sleep(0.01)
+    assert mapped.code(again) == 0
+    assert RESENT not in mapped.connection.attrs
+
+
+@pytest.mark.parametrize("is_resent", [True, False])
+@pytest.mark.parametrize("how", ["nobody is there", "refused there", "it moves for too long"])
+async def test_what_an_earlier_master_may_have_passed_on_is_never_plainly_refused(
+    mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch, how: str, *, is_resent: bool
+) -> None:
+    """Who is, sends it elsewhere, and it may be there twice."""
+    monkeypatch.setattr(requests, "WAIT_S", 0.05)
+    await mapped.begin()
+    mapped.tell(at(HERE, 0, THERE) if "moves" in how else MOVED)
+    mapped.connection.attrs[RESENT] = Marks({mapped._opaque + 1} if is_resent else ())
+    sent = mapped.ask(SEND, send_ext(properties="UNIQ_KEY\x01k\x02"))
+    if "nobody" in how:
+        mapped.masters.asked.pop()[2](Busy("nobody is there"))
+    elif "refused" in how:
+        mapped.masters.answer(ResponseCode.SYSTEM_BUSY)
+    await closed(mapped)
+    answer = mapped.answer(sent)
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert (MAY_BE_STORED in (answer.ext or {})) is is_resent
+
+
+async def test_a_request_of_another_group_is_about_a_mapped_topic(tmp_path: Path) -> None:
+    """It knows more of the topic than this one, for which it would be unknown."""
+    mapped = MappedGroup(tmp_path, has_topic=False)
+    try:
+        await mapped.begin()
+        mapped.tell()
+        asked = mapped.ask(QUERY, queue_ext(**{PHYSICAL: 1}))
+        assert mapped.code(asked) is None
+    finally:
+        mapped.close()
 
 
 async def test_who_is_told_that_the_queue_is_elsewhere_looks_again(mapped: MappedGroup) -> None:
