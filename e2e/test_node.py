@@ -27,6 +27,7 @@ def split(kube: Kube, workers: list[str], report: Report, operator: None) -> Ite
     within.create_namespace()
     within.apply(*placement.two_and_one(CONTROLLERS, GROUP, two=workers[0]))
     within.wait_for("brokergroup", GROUP, "Available", READY_PATIENCE_S)
+    placement.check(within, CONTROLLERS, GROUP, two=workers[0])
     soaks = soak.start_on(
         workers, within, image=installation.LAB_IMAGE, controllers=CONTROLLERS, group=GROUP
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from harness.kube import Kube, Object
 
 HOSTNAME = "kubernetes.io/hostname"
+SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}  # the preferred node has room for two
 
 
 def two_and_one(controllers: str, group: str, *, two: str, storage: str = "1Gi") -> list[Object]:
@@ -29,6 +30,19 @@ def two_and_one(controllers: str, group: str, *, two: str, storage: str = "1Gi")
             {"controllerRef": {"name": controllers}},
         ),
     ]
+
+
+def check(kube: Kube, controllers: str, group: str, *, two: str) -> None:
+    """Whether it came so; a scheduler may prefer something else.
+
+    Raises:
+        AssertionError: the nodes of the pods are others.
+    """
+    for component, name in ((names.CONTROLLER, controllers), (names.BROKER, group)):
+        labels = names.selector(component, name)
+        pods = kube.list("pods", ",".join(f"{key}={text}" for key, text in labels.items()))
+        nodes = [pod["spec"]["nodeName"] for pod in pods]
+        assert (len(nodes), nodes.count(two)) == (3, 2), f"pods of {name} are on {nodes}"
 
 
 def switch_over(kube: Kube, group: str, *, to: int, request: str) -> None:
@@ -62,5 +76,11 @@ def _resource(kind: str, name: str, component: str, two: str, storage: str, more
         "apiVersion": names.API_VERSION,
         "kind": kind,
         "metadata": {"name": name},
-        "spec": {"replicas": 3, "storage": {"size": storage}, "template": template} | more,
+        "spec": {
+            "replicas": 3,
+            "storage": {"size": storage},
+            "template": template,
+            "resources": SMALL,
+        }
+        | more,
     }
