@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from gantry_operator import names
 from harness import client
 from harness.installation import CONTROLLERS
@@ -19,6 +20,7 @@ ALONE = {"replicas": 1, "storage": {"size": "200Mi"}, "resources": SMALL}
 READY_PATIENCE_S, DRAIN_PATIENCE_S = 120.0, 240.0
 
 
+@pytest.mark.usefixtures("kube")
 def test_a_deleted_group_stays_until_it_is_read(scratch: Kube, image: str) -> None:
     """What waits for whom is told meanwhile, and new messages go to the group that stays."""
     scratch.apply(
