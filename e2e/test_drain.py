@@ -32,7 +32,9 @@ def test_a_deleted_group_stays_until_it_is_read(scratch: Kube, image: str) -> No
     sent = [f"before {number:02d}" for number in range(40)]
     client.produce(scratch, TOPIC, sent)
     assert len(client.addresses(scratch, TOPIC)) == 2
-    read = client.read_on(scratch, TOPIC, READER, "--count=30")  # of both groups, not all of it
+    read = client.read_on(scratch, TOPIC, READER, f"--idle={client.QUIET_S:g}")
+    unread = [f"unread {number:02d}" for number in range(40)]
+    client.produce(scratch, TOPIC, unread)
 
     scratch.ctl("delete", "brokergroup", LEAVES, "--wait=false")
     wait_until("the drain says who is to read", DRAIN_PATIENCE_S, lambda: READER in _waits(scratch))
@@ -44,7 +46,7 @@ def test_a_deleted_group_stays_until_it_is_read(scratch: Kube, image: str) -> No
     after = [f"after {number:02d}" for number in range(20)]
     client.produce(scratch, TOPIC, after)
     read += client.read_on(scratch, TOPIC, READER, f"--idle={client.QUIET_S:g}")
-    assert sorted(read) == sorted([*sent, *during, *after])
+    assert sorted(read) == sorted([*sent, *unread, *during, *after])
     assert len(client.addresses(scratch, TOPIC)) == 1
 
 
