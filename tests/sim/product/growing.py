@@ -16,7 +16,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from gantry_broker.clients.mapped.maps import WAIT_S
-from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, http
@@ -69,16 +68,7 @@ class Growing(Mapped):
 
     async def _move(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
-        while not self._cluster.is_set_up:
-            await asyncio.sleep(0.1)
-        self._busy += 1
-        while not await self._put(rng, {}):
-            await asyncio.sleep(0.1)
-        async with session(self._cluster.name_servers) as client:
-            for name, line in self._lines(client, 0).items():
-                if self._cluster.has_clients(name):
-                    await line.insist(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC})
-        self._is_there = True
+        await self._begin(rng)
         await asyncio.sleep(rng.random() * COMES_WITHIN_S)
         await self._come()
         await asyncio.sleep(rng.random() * GOES_WITHIN_S)

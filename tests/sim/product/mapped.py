@@ -196,15 +196,7 @@ class Mapped(Clients):
 
     async def _move(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
-        while not self._cluster.is_set_up:
-            await asyncio.sleep(0.1)
-        self._busy += 1
-        while not await self._put(rng, {}):
-            await asyncio.sleep(0.1)
-        async with session(self._cluster.name_servers) as client:
-            for line in self._lines(client, STATIC).values():
-                await line.insist(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC})
-        self._is_there = True
+        await self._begin(rng)
         pause_s = rng.choice([0.1, 0.5, 2.0])
         while not self._stops:
             await asyncio.sleep(rng.random() * pause_s)
@@ -217,6 +209,19 @@ class Mapped(Clients):
             if await self._put(rng, {number: rng.choice(self._cluster.groups) for number in some}):
                 self._cluster.world.count("queues-moved")
         self._busy -= 1
+
+    async def _begin(self, rng: Random) -> None:
+        """Make the topic, and let clients in once it is at each group."""
+        while not self._cluster.is_set_up:
+            await asyncio.sleep(0.1)
+        self._busy += 1
+        while not await self._put(rng, {}):
+            await asyncio.sleep(0.1)
+        async with session(self._cluster.name_servers) as client:
+            lines = self._lines(client, STATIC)
+            for name in self._present:
+                await lines[name].insist(RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC})
+        self._is_there = True
 
     async def _put(self, rng: Random, places: Mapping[int, str]) -> bool:
         """Whether it was done for certain. Raises Violation: the wish is taken for nonsense."""
