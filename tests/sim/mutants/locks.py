@@ -140,6 +140,14 @@ MUTANTS = (
         killer=MOVED,
     ),
     _mutant(
+        "owners-left-behind-by-a-young-leader",
+        "two consumers hold one queue, which moved before a new leader had heard of the others",
+        "gantry_controller.remoting.queue_maps:QueueMapRequests._seal",
+        "if all_know is None:",
+        "if False:",
+        killer="unit/controller/remoting/test_queue_map_requests.py",
+    ),
+    _mutant(
         "owners-moved-unasked",
         "controllers of two versions apply one event to two states",
         "gantry_controller.remoting.queue_maps:QueueMapRequests._seal",

@@ -188,6 +188,11 @@ async def test_owners_move_with_a_queue_once_all_controllers_know_how(
     assert harness.call(locks, {**claim, "serial": "1"}, report).code == 0
     make(harness, "t", 1, (0, "broker-b"))
     body = json.dumps({"ends": {"0": 12}}).encode()
+    harness.requests.queue_maps._all_know = lambda: None  # most were not heard of
+    busy = harness.call(SEAL, {**claim, "topic": "t"}, body)
+    assert busy.code == ResponseCode.SYSTEM_BUSY, "without its owners it would have two"
+    assert read(ask(harness)).maps["t"].queues[0].open.group == NAME
+    harness.requests.queue_maps._all_know = lambda: all_know
     assert harness.call(SEAL, {**claim, "topic": "t"}, body).code == 0
     asked = {"clusterName": CLUSTER, "brokerName": "broker-b"}
     found = json.loads(harness.call(RequestCode.GANTRY_GET_LOCKS, asked).body)["groups"]
