@@ -41,7 +41,7 @@ from pydantic import BaseModel, ValidationError
 from gantry_controller.admin import pages
 from gantry_controller.admin.views import group_view, watch_event
 from gantry_controller.admin.watch import Watcher, WatchHub
-from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.liveness.watchman import NOT_HEARD, Watchman
 from gantry_controller.metadata.events import (
     AcceptLoss,
     AdoptGroup,
@@ -267,8 +267,7 @@ class AdminApi:
         cluster, name = _key(request)
         owners = self._watchman.may_raise()
         if owners is None:  # queues that begin anew would have two
-            message = "Most controllers have not said their version yet: try again in a moment."
-            raise ApiRefusal(503, "NOT_READY", message)
+            raise ApiRefusal(503, "NOT_READY", f"{NOT_HEARD}.")
         await self.write(RemoveGroup(cluster=cluster, name=name, uid=uid, owners=owners))
         return web.Response(status=204)
 

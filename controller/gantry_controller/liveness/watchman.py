@@ -59,6 +59,10 @@ Propose = Callable[[bytes, Callable[[object], None]], None]
 _log = log.get("liveness")
 
 
+NOT_HEARD = "Most controllers have not said their version yet: try again in a moment"
+"""The reason to refuse what needs to know ``may_raise``, while that is None."""
+
+
 class Watchman:
     """Liveness of one node; see the module.
 

@@ -48,7 +48,7 @@ from gantry_controller.liveness.core.table import (
     Heartbeat,
     Tier,
 )
-from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.liveness.watchman import NOT_HEARD, Watchman
 from gantry_controller.metadata.events import (
     LOWEST_PRIORITY,
     AlterSyncStateSet,
@@ -346,8 +346,7 @@ class ControllerRequests:
         }
         all_know = self._watchman.may_raise()
         if all_know is None:
-            remark = "Most controllers have not said their version yet: try again in a moment"
-            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, remark)
+            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, NOT_HEARD)
         # A new leader has heard nothing of many a living broker.
         feared = () if group is None else self._watchman.not_proved_gone(group)
         event = CleanBrokerData(

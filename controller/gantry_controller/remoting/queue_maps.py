@@ -17,6 +17,7 @@ from gantry_protocol.headers.queue_maps import (
 )
 from gantry_protocol.types import Index
 
+from gantry_controller.liveness.watchman import NOT_HEARD
 from gantry_controller.metadata.candidates import Serves
 from gantry_controller.metadata.events import (
     DeleteTopic,
@@ -39,7 +40,6 @@ EPOCH_MAX = 2**53
 none may come to what an Int64 cannot say, or a reader of JSON numbers takes for another."""
 MADE_MAX = 4  # answers that are kept until the next event; mostly all know the same
 _CHANGE_MAPS = (MapQueues, SealQueues, ReleaseSegments, RemoveGroup)
-_NOT_HEARD = "Most controllers have not said their version yet: try again in a moment"
 _NEW_EVENTS = "Not all controllers are of this version yet: finish their roll-out first"
 
 
@@ -140,7 +140,7 @@ class QueueMapRequests:
         header = from_ext(SealQueuesRequestHeader, exchange.request.ext)
         all_know = self._all_know()
         if all_know is None:  # without their owners, queues that move would have two
-            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, _NOT_HEARD)
+            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, NOT_HEARD)
         event = SealQueues(
             cluster=header.cluster_name,
             name=header.broker_name,

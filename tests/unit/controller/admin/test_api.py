@@ -190,6 +190,10 @@ class TestGroups:
 
     async def test_removal(self, admin: Api) -> None:
         await admin.call("PUT", GROUP, WISH)
+        admin.harness.watchman.may_raise = lambda: None  # most controllers were not heard of
+        status, error = await admin.call("DELETE", GROUP + "?uid=other")
+        assert (status, error["error"]) == (503, "NOT_READY")
+        admin.harness.watchman.may_raise = lambda: True
         status, error = await admin.call("DELETE", GROUP + "?uid=other")
         assert (status, error["error"]) == (409, "INVALID_REQUEST")
         assert (await admin.call("DELETE", GROUP))[0] == 400
