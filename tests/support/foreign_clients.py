@@ -76,20 +76,44 @@ def _environment(name: str) -> Path:
 
 
 def node() -> Programs:
-    """ali-ons; npm leaves its modules beside copies of the programs."""
-    wanted = INTEROP / "node/package.json"
-    into = BUILT / "node"
+    """ali-ons."""
+    into = _modules("node")
+    return Programs(
+        ["node", str(into / "producer.js")],
+        ["node", str(into / "consumer.js")],
+    )
+
+
+def node_grpc() -> list[str]:
+    """rocketmq-client-nodejs, which speaks gRPC: the beginning of a command."""
+    return ["node", str(_modules("node_grpc") / "client.js")]
+
+
+def _modules(name: str) -> Path:
+    """A folder with copies of the programs of this one, and npm's modules beside them."""
+    wanted = INTEROP / name / "package.json"
+    into = BUILT / name
     with _once(into, wanted) as missing:
         if missing:
             shutil.copy(wanted, into)
             command = ["npm", "install", "--silent", "--no-package-lock", "--no-audit", "--no-fund"]
             subprocess.run(command, cwd=into, check=True)
-    for program in (INTEROP / "node").glob("*.js"):
+    for program in (INTEROP / name).glob("*.js"):
         shutil.copy(program, into)
-    return Programs(
-        ["node", str(into / "producer.js")],
-        ["node", str(into / "consumer.js")],
-    )
+    return into
+
+
+def rust_grpc() -> list[str]:
+    """The crate ``rocketmq``, which speaks gRPC: the beginning of a command.
+
+    What Cargo compiles for a minute stays in the user's cache, for all checkouts.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    into, source = cache / "gantry/interop/rust_grpc", BUILT / "rust_grpc"
+    shutil.copytree(INTEROP / "rust_grpc", source, dirs_exist_ok=True)
+    build = ["cargo", "build", "--quiet", "--target-dir", str(into)]
+    subprocess.run(build, cwd=source, check=True)
+    return [str(into / "debug/client")]
 
 
 def java_probe() -> Programs:
@@ -102,7 +126,14 @@ def java_probe() -> Programs:
 
 
 CLIENTS: dict[str, Callable[[], Programs]] = {"go": go, "cpp": cpp, "node": node}
-TOOLS = {"go": "go", "cpp": "python3", "node": "npm"}
+GRPC_CLIENTS: dict[str, Callable[[], list[str]]] = {
+    "python": python_grpc,
+    "node": node_grpc,
+    "rust": rust_grpc,
+}
+"""Programs that take role, endpoints, topic, and pause in ms or consumer group; Java's beside."""
+
+TOOLS = {"go": "go", "cpp": "python3", "node": "npm", "python": "python3", "rust": "cargo"}
 """What builds the programs of each; without it they are not there."""
 
 
