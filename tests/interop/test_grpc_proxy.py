@@ -8,24 +8,21 @@ which has transactions, too, Node, and Rust, which has no push consumer.
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from shutil import which
-from urllib.request import urlopen
 
 import pytest
 from gantry_lab.bench.ports import free_ports
 from support import java
-from support.cli_cluster import ROOT, CliCluster, cluster_with_group, settled
+from support.cli_cluster import CliCluster, cluster_with_group, settled
 from support.foreign_clients import GRPC_CLIENTS, TOOLS
 from support.java_programs import JavaProgram, process_of, running, until
-from support.patience import PATIENCE_S
+from support.proxies import proxy
 
 TOPIC, QUEUES, PAUSE_MS = "spoken", 4, 20
 PUSHED, TAKEN = "interop-push", "interop-simple"
@@ -69,18 +66,18 @@ def test_clients_lose_nothing_to_killed_proxies_and_masters(
     start = partial(client, language, tmp_path)
     consuming = {"simple": TAKEN} if language == "rust" else {"push": PUSHED, "simple": TAKEN}
     ports = free_ports(2)
-    with ExitStack() as running:
-        doomed = running.enter_context(proxy(cluster.name_servers, ports))
+    with ExitStack() as stack:
+        doomed = stack.enter_context(proxy(cluster, ports))
         endpoints = f"127.0.0.1:{ports[0]}"
         if language not in ONE_ENDPOINT:
             others = free_ports(2)
-            running.enter_context(proxy(cluster.name_servers, others))
+            stack.enter_context(proxy(cluster, others))
             endpoints += f";127.0.0.1:{others[0]}"
         consumers = [
-            running.enter_context(start(role, endpoints, TOPIC, group))
+            stack.enter_context(start(role, endpoints, TOPIC, group))
             for role, group in consuming.items()
         ]
-        producer = running.enter_context(start("produce", endpoints, TOPIC, PAUSE_MS))
+        producer = stack.enter_context(start("produce", endpoints, TOPIC, PAUSE_MS))
         until(
             lambda: min(len(one.of_kind("DONE")) for one in consumers) > 50,
             "all consume",
@@ -90,7 +87,7 @@ def test_clients_lose_nothing_to_killed_proxies_and_masters(
         doomed.send_signal(signal.SIGKILL)
         doomed.wait()
         if language in ONE_ENDPOINT:
-            running.enter_context(proxy(cluster.name_servers, ports))
+            stack.enter_context(proxy(cluster, ports))
         acknowledged = len(producer.of_kind("ACK"))
         time.sleep(CALM_S)
         until(lambda: len(producer.of_kind("ACK")) > acknowledged, "it goes on", producer)
@@ -124,7 +121,7 @@ def test_transactions_end_as_their_producer_says(cluster: CliCluster, tmp_path: 
     ports = free_ports(2)
     endpoint = f"127.0.0.1:{ports[0]}"
     with (
-        proxy(cluster.name_servers, ports),
+        proxy(cluster, ports),
         start("simple", endpoint, TOPIC, TAKEN) as taken,
         start("transact", endpoint, TOPIC, PAUSE_MS) as producer,
     ):
@@ -155,35 +152,6 @@ def kill_master(cluster: CliCluster) -> None:
     cluster.gantry("local", "kill", cluster.master_pod())
     cluster.wait_until(lambda group: settled(group) and group["masterEpoch"] > epoch)
     time.sleep(CALM_S)
-
-
-@contextmanager
-def proxy(name_servers: str, ports: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
-    """The process of a proxy of Gantry's that serves gRPC and HTTP at these ports."""
-    grpc_port, http_port = ports
-    servers = name_servers.replace(";", ",")
-    command = [sys.executable, "-m", "gantry_cli", "proxy", "--nameserver", servers]
-    command += ["--grpc-port", str(grpc_port), "--http-port", str(http_port)]
-    process = subprocess.Popen(command, cwd=ROOT)
-    try:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not ready(http_port):
-            assert process.poll() is None, "the proxy ended"
-            assert time.monotonic() < deadline_s, "the proxy is not ready"
-            time.sleep(0.1)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def ready(http_port: int) -> bool:
-    """Whether a proxy says so."""
-    try:
-        with urlopen(f"http://127.0.0.1:{http_port}/readyz", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 def client(

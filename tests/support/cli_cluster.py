@@ -40,7 +40,7 @@ class CliCluster:
 
     def __init__(self, state_dir: Path) -> None:
         self.directory = state_dir
-        self._place = {"GANTRY_LOCAL_DIR": str(state_dir)}
+        self.place = {"GANTRY_LOCAL_DIR": str(state_dir)}
 
     def run(self, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """`gantry ARGS` with `text` as standard input, whatever its exit code."""
@@ -55,7 +55,7 @@ class CliCluster:
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", name, *args],
-            env=os.environ | self._place,
+            env=os.environ | self.place,
             cwd=ROOT,
             input=text,
             capture_output=True,
@@ -72,7 +72,7 @@ class CliCluster:
     def asked(self, *args: str) -> str | None:
         """What `gantry ARGS` prints, asked from this process; None when it fails."""
         # The command makes its process resolve the cluster's names; this one shall not.
-        done = CliRunner().invoke(cli, args, env=self._place | {HOSTS_VARIABLE: None})
+        done = CliRunner().invoke(cli, args, env=self.place | {HOSTS_VARIABLE: None})
         return done.stdout if done.exit_code == 0 else None
 
     def shown(self, *args: str) -> str:

@@ -22,6 +22,7 @@ from support import java
 
 ROOT = Path(__file__).resolve().parents[2]
 INTEROP = ROOT / "tests/interop"
+EXAMPLES = ROOT / "examples/clients"
 BUILT = ROOT / "build/interop"
 
 
@@ -30,8 +31,8 @@ class Programs:
     """How to start the programs of one client.
 
     Attributes:
-        producer: takes name servers, topic, seconds.
-        consumer: takes name servers, topic, consumer group.
+        producer: takes name servers, topic, seconds; an example endpoints and topic.
+        consumer: takes name servers, or endpoints, topic, consumer group.
     """
 
     producer: list[str]
@@ -50,7 +51,7 @@ def go() -> Programs:
 
 def cpp() -> Programs:
     """rocketmq-client-cpp, as the wheel ``rocketmq`` brings it; an environment of its own."""
-    python = _environment("cpp")
+    python = _environment("cpp", INTEROP / "cpp")
     return Programs(
         [str(python), str(INTEROP / "cpp/producer.py")],
         [str(python), str(INTEROP / "cpp/consumer.py")],
@@ -59,12 +60,13 @@ def cpp() -> Programs:
 
 def python_grpc() -> list[str]:
     """rocketmq-python-client, which speaks gRPC: the beginning of a command."""
-    return [str(_environment("python_grpc")), str(INTEROP / "python_grpc/client.py")]
+    python = _environment("python_grpc", EXAMPLES / "python")
+    return [str(python), str(INTEROP / "python_grpc/client.py")]
 
 
-def _environment(name: str) -> Path:
-    """The Python of an environment with what a folder's ``requirements.txt`` asks for."""
-    wanted = INTEROP / name / "requirements.txt"
+def _environment(name: str, folder: Path) -> Path:
+    """The Python of an environment with what this folder's ``requirements.txt`` asks for."""
+    wanted = folder / "requirements.txt"
     into = BUILT / name
     python = into / "bin/python"
     with _once(into, wanted) as missing:
@@ -77,7 +79,7 @@ def _environment(name: str) -> Path:
 
 def node() -> Programs:
     """ali-ons."""
-    into = _modules("node")
+    into = _modules(INTEROP / "node")
     return Programs(
         ["node", str(into / "producer.js")],
         ["node", str(into / "consumer.js")],
@@ -86,34 +88,39 @@ def node() -> Programs:
 
 def node_grpc() -> list[str]:
     """rocketmq-client-nodejs, which speaks gRPC: the beginning of a command."""
-    return ["node", str(_modules("node_grpc") / "client.js")]
+    return ["node", str(_modules(EXAMPLES / "node", INTEROP / "node_grpc") / "client.js")]
 
 
-def _modules(name: str) -> Path:
-    """A folder with copies of the programs of this one, and npm's modules beside them."""
-    wanted = INTEROP / name / "package.json"
-    into = BUILT / name
+def _modules(*folders: Path) -> Path:
+    """A folder with copies of the programs of these, and the modules that the first asks for."""
+    wanted = folders[0] / "package.json"
+    into = BUILT / folders[-1].name
     with _once(into, wanted) as missing:
         if missing:
             shutil.copy(wanted, into)
             command = ["npm", "install", "--silent", "--no-package-lock", "--no-audit", "--no-fund"]
             subprocess.run(command, cwd=into, check=True)
-    for program in (INTEROP / name).glob("*.js"):
+    for program in (file for folder in folders for file in folder.glob("*.js")):
         shutil.copy(program, into)
     return into
 
 
 def rust_grpc() -> list[str]:
-    """The crate ``rocketmq``, which speaks gRPC: the beginning of a command.
+    """The crate ``rocketmq``, which speaks gRPC: the beginning of a command."""
+    return [str(_compiled(INTEROP / "rust_grpc") / "client")]
+
+
+def _compiled(crate: Path) -> Path:
+    """Where the programs of a crate are.
 
     What Cargo compiles for a minute stays in the user's cache, for all checkouts.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    into, source = cache / "gantry/interop/rust_grpc", BUILT / "rust_grpc"
-    shutil.copytree(INTEROP / "rust_grpc", source, dirs_exist_ok=True)
+    into, source = cache / "gantry/interop/rust", BUILT / "rust" / crate.name
+    shutil.copytree(crate, source, dirs_exist_ok=True)
     build = ["cargo", "build", "--quiet", "--target-dir", str(into)]
     subprocess.run(build, cwd=source, check=True)
-    return [str(into / "debug/client")]
+    return into / "debug"
 
 
 def java_probe() -> Programs:
@@ -126,6 +133,33 @@ def java_probe() -> Programs:
 
 
 CLIENTS: dict[str, Callable[[], Programs]] = {"go": go, "cpp": cpp, "node": node}
+
+
+def example(language: str) -> Programs:
+    """The programs in ``examples/clients``."""
+    folder = EXAMPLES / language
+    match language:
+        case "python":
+            python = str(_environment("python_grpc", folder))
+            return Programs(
+                [python, str(folder / "producer.py")], [python, str(folder / "consumer.py")]
+            )
+        case "node":
+            into = _modules(folder, INTEROP / "node_grpc")
+            return Programs(
+                ["node", str(into / "producer.js")], ["node", str(into / "consumer.js")]
+            )
+        case "rust":
+            into = _compiled(folder)
+            return Programs([str(into / "producer")], [str(into / "consumer")])
+        case "java":
+            command = ["java", "-cp", java.classpath(folder, BUILT / "java_example")]
+            return Programs(
+                [*command, str(folder / "Producer.java")], [*command, str(folder / "Consumer.java")]
+            )
+    raise ValueError(language)
+
+
 GRPC_CLIENTS: dict[str, Callable[[], list[str]]] = {
     "python": python_grpc,
     "node": node_grpc,
@@ -133,7 +167,14 @@ GRPC_CLIENTS: dict[str, Callable[[], list[str]]] = {
 }
 """Programs that take role, endpoints, topic, and pause in ms or consumer group; Java's beside."""
 
-TOOLS = {"go": "go", "cpp": "python3", "node": "npm", "python": "python3", "rust": "cargo"}
+TOOLS = {
+    "go": "go",
+    "cpp": "python3",
+    "java": "mvn",
+    "node": "npm",
+    "python": "python3",
+    "rust": "cargo",
+}
 """What builds the programs of each; without it they are not there."""
 
 

@@ -20,31 +20,31 @@ SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 def brokers() -> str:
     """Class path of upstream's brokers and tools."""
-    return _classpath(BROKERS, BROKERS / "target")
+    return classpath(BROKERS, BROKERS / "target")
 
 
 def clients(version: str = "5.3.3") -> str:
     """Class path of the programs in ``interop/java``, compiled against a version of the client."""
     project = INTEROP / "java"
     target = project / "target" / version
-    jars = _classpath(project, target, f"-Drocketmq.version={version}", "compile")
+    jars = classpath(project, target, f"-Drocketmq.version={version}", "compile")
     return f"{target / 'classes'}:{jars}"
 
 
 def proxy() -> str:
     """Class path of upstream's proxy."""
     project = INTEROP / "java_proxy"
-    return _classpath(project, project / "target")
+    return classpath(project, project / "target")
 
 
 def grpc_clients() -> str:
     """Class path of the program in ``interop/java_grpc``."""
     project = INTEROP / "java_grpc"
     target = project / "target"
-    return f"{target / 'classes'}:{_classpath(project, target, 'compile')}"
+    return f"{target / 'classes'}:{classpath(project, target, 'compile')}"
 
 
-def _classpath(project: Path, target: Path, *goals: str) -> str:
+def classpath(project: Path, target: Path, *goals: str) -> str:
     """What a project needs at run time, as `java -cp` takes it; after `goals`, once per change."""
     kept = target / "classpath"
     with _alone():

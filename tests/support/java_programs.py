@@ -31,7 +31,7 @@ class JavaProgram:
     def _read(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout:
-            self.lines.extend(line.split() for line in self.process.stdout)
+            self.lines.extend(words for line in self.process.stdout if (words := line.split()))
 
     def told(self) -> str:
         """For a failure: how much it has said, its last words, and its errors."""

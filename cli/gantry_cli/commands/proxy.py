@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
+from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import settings_options
 from gantry_proxy import ProxySettings, serve
 
 from gantry_cli.process import run_process
+from gantry_cli.target import name_servers
 
 
 @click.command(
     epilog="""\b
 Examples:
+  gantry proxy --local                          for programs on this machine, at 127.0.0.1:8081
   gantry proxy --nameserver 10.0.0.1:9876 --bind 10.0.0.9
   gantry proxy --nameserver gantry-nameserver:9876 --bind 0.0.0.0 --grpc-port 8081"""
 )
+@click.option("--local", is_flag=True, help="Serve the cluster that 'gantry local up' started.")
 @settings_options(ProxySettings)
-def proxy(**flags: object) -> int:
+def proxy(*, local: bool, **flags: object) -> int:
     """Run a proxy: serve clients that speak gRPC on every broker group of a cluster.
 
     These are the clients of RocketMQ 5 in Java, Python, Go, Node, Rust, C# and C++; their endpoint
@@ -25,4 +31,8 @@ def proxy(**flags: object) -> int:
 
     GET /readyz, /status and /metrics are served at http_port.
     """
+    if local:
+        if flags.get("nameserver"):
+            raise ConfigError("--local and --nameserver name two clusters; give one of them.")
+        flags["nameserver"] = list(asyncio.run(name_servers(None)))
     return run_process("proxy", ProxySettings, serve, flags)

@@ -1,0 +1,42 @@
+"""A proxy of Gantry's as a process, for clients that speak gRPC."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from urllib.request import urlopen
+
+from support.cli_cluster import ROOT, CliCluster
+from support.patience import PATIENCE_S
+
+
+@contextmanager
+def proxy(cluster: CliCluster, ports: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
+    """One that serves gRPC and HTTP at these ports, once it is ready."""
+    grpc_port, http_port = ports
+    command = [sys.executable, "-m", "gantry_cli", "proxy", "--local"]
+    command += ["--grpc-port", str(grpc_port), "--http-port", str(http_port)]
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | cluster.place)
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not _is_ready(http_port):
+            assert process.poll() is None, "the proxy ended"
+            assert time.monotonic() < deadline_s, "the proxy is not ready"
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _is_ready(http_port: int) -> bool:
+    """Whether a proxy says so."""
+    try:
+        with urlopen(f"http://127.0.0.1:{http_port}/readyz", timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
