@@ -134,6 +134,7 @@ NO_NAMES = frozenset(
         "offset_msg_id",
         "origin_msg_id",
         "properties",
+        "recall_handle",
         "register_check_code",
         "stats_key",
         "stats_name",

@@ -28,6 +28,7 @@ from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
@@ -133,7 +134,9 @@ class BrokerInfo:
     def delay_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """GetAllDelayOffset (45): how far each delay level has been delivered."""
         rows = self._view.store.committed.of_group(PROGRESS_GROUP)
-        levels = {queue_id + 1: offset for _, _, queue_id, offset in sorted(rows)}
+        levels = {
+            queue_id + 1: offset for _, _, queue_id, offset in sorted(rows) if queue_id < MAX_LEVELS
+        }
         return reply(request, body=encode_body(DelayOffsets(levels)))
 
     def forbidden(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.delivery import Delivery
+
+TIMER = "timer"  # the level of all messages for a certain moment
 
 
 class DelayCollector(Collector):
@@ -33,10 +36,15 @@ class DelayCollector(Collector):
             labels=["level"],
         )
         if delivery is not None:
-            for level, count in delivery.pending().items():
-                pending.add_metric([str(level)], count)
-            for level, overdue_s in delivery.overdue_s().items():
-                overdue.add_metric([str(level)], overdue_s)
+            waiting, late_s = delivery.pending(), delivery.overdue_s()
+            for level, count in waiting.items():
+                if level <= MAX_LEVELS:
+                    pending.add_metric([str(level)], count)
+                    overdue.add_metric([str(level)], late_s[level])
+            steps = [level for level in waiting if level > MAX_LEVELS]
+            if steps:
+                pending.add_metric([TIMER], sum(waiting[level] for level in steps))
+                overdue.add_metric([TIMER], max(late_s[level] for level in steps))
         yield pending
         yield overdue
         ended = CounterMetricFamily(
@@ -46,7 +54,13 @@ class DelayCollector(Collector):
         )
         ended.add_metric(["delivered"], 0 if delivery is None else delivery.delivered)
         ended.add_metric(["passed_over"], 0 if delivery is None else delivery.passed_over)
+        ended.add_metric(["taken_back"], 0 if delivery is None else delivery.recalls.taken_back)
         yield ended
+        yield GaugeMetricFamily(
+            "gantry_broker_delay_recalls",
+            "Messages that were taken back and are dropped once their next step is over.",
+            value=0 if delivery is None else len(delivery.recalls),
+        )
         yield CounterMetricFamily(
             "gantry_broker_delay_refused",
             "Reads and appends of a level that were refused and are tried again.",

@@ -7,15 +7,19 @@ delivered twice only if the log broke off inside that append, between the messag
 (at most ``BATCH`` messages of a level); an append that was stored is never made again, also when it
 is not confirmed in time.
 
-One timer serves all levels. One append of a level is under way at a time, so what waits in memory
-is bounded; an append that is refused is tried again after a pause, and holds up its own level only.
+A timer's message is delivered the same way to its next step (``core.delay.levels``), and from the
+last one to its queue; a step is a level here.
+
+One timer of the event loop serves all levels. One append of a level is under way at a time, so
+what waits in memory is bounded; an append that is refused is tried again after a pause, and holds
+up its own level only.
 
 What it refuses: to deliver to a topic that was deleted, or a parked record that does not say whose
 it is. Both are passed over, counted and logged.
 """
 
 import asyncio
-import time
+import math
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -27,16 +31,25 @@ from gantry_protocol.queue_map import Segment
 from gantry_protocol.records import (
     SCHEDULE_TOPIC,
     MessageRecord,
+    decode_properties,
     decode_records,
     delay_of,
     encode_record,
 )
+from gantry_protocol.records.properties import UNIQ_KEY
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import Offset
 
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS, DelayLevels
-from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, as_sent, unpark
+from gantry_broker.clients.core.delay.levels import MAX_LEVELS, QUEUES, STEPS_MS, DelayLevels
+from gantry_broker.clients.core.delay.parked import (
+    PROGRESS_GROUP,
+    as_sent,
+    is_timer,
+    next_park,
+    unpark,
+)
 from gantry_broker.clients.core.delay.schedule import Level, Parked, Schedule
+from gantry_broker.clients.recall import Recalls
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     GetResult,
@@ -63,7 +76,8 @@ class Delivery:
     Args:
         view: the group; it is the master.
         levels: the delays of this broker.
-        wall: seconds since 1970.
+        time_ms: ms since 1970 (``steady_time``).
+        recalls: messages for a certain moment that were taken back.
 
     Attributes:
         delivered: messages that were brought to their queues, in this mastership.
@@ -73,7 +87,7 @@ class Delivery:
     """
 
     def __init__(
-        self, view: GroupView, levels: DelayLevels, wall: Callable[[], float] = time.time
+        self, view: GroupView, levels: DelayLevels, time_ms: Callable[[], int], recalls: Recalls
     ) -> None:
         """Take up every level where the log says it is."""
         self.delivered = 0
@@ -82,13 +96,14 @@ class Delivery:
         self.refused = 0
         self._view = view
         self._levels = levels
-        self._wall = wall
+        self._time_ms = time_ms
+        self.recalls = recalls
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None  # uvloop's has no time of its own
         self._timer_ms = 0
         self._is_closed = False
         self._schedule = Schedule((), 0, 0)  # until the store has said how far each level reaches
-        self._unknown = set(range(MAX_LEVELS))  # levels that may reach further than is known
+        self._unknown = set(range(QUEUES))  # levels that may reach further than is known
         self._is_asking = False
         self._ask_ms = self._now_ms()
         self._unsubscribe = view.store.subscribe(self._arrived, {SCHEDULE_TOPIC})
@@ -108,7 +123,7 @@ class Delivery:
         return bool(self._schedule.levels) and not self._unknown and not self._is_asking
 
     def pending(self) -> dict[int, int]:
-        """Parked messages by level (from 1); levels without any are left out."""
+        """Parked messages by level (from 1), then by step; those without any are left out."""
         return {
             number + 1: level.end - level.position
             for number, level in enumerate(self._schedule.levels)
@@ -127,12 +142,12 @@ class Delivery:
     def _level(self, number: int, queue: QueueOffsets) -> Level:
         """A level as the log has it; one beyond the table may hold what an earlier table parked."""
         position = self._view.store.committed.query(PROGRESS_GROUP, SCHEDULE_TOPIC, number)
-        return Level(
-            queue.min_offset if position is None else position,
-            queue.max_offset,
-            queue.next_offset,
-            self._levels.delay_ms(self._levels.clamp(number + 1)),
-        )
+        if number < MAX_LEVELS:
+            delay_ms = self._levels.delay_ms(self._levels.clamp(number + 1))
+        else:
+            delay_ms = STEPS_MS[number - MAX_LEVELS]
+        first = queue.min_offset if position is None else position
+        return Level(first, queue.max_offset, queue.next_offset, delay_ms)
 
     def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
         """Messages were parked."""
@@ -153,17 +168,17 @@ class Delivery:
         if self._is_closed:
             return
         self._is_asking = False
-        wall_ms = int(self._wall() * 1000)
-        now_ms = self._now_ms()
+        wall_ms = self._time_ms()
+        # Whole ms that leave something out would make what came now early.
+        now_ms = math.ceil(round(self._loop.time() * 1000, 3))
         if isinstance(queues, Refusal):
             _log.warning("parked messages wait", reason=queues.remark)
             self._unknown.update(numbers)
             self._ask_ms = now_ms + ASK_AGAIN_MS
         elif not self._schedule.levels:
             levels = [self._level(*item) for item in zip(numbers, queues, strict=True)]
-            # The wall clock was read first, and of the steady one whole ms may leave 1 out: what
-            # passed between them makes what was parked late, not early.
-            self._schedule = Schedule(levels, now_ms + 1, wall_ms)
+            # What passed between the two clocks makes what was parked late, not early.
+            self._schedule = Schedule(levels, now_ms, wall_ms)
         else:
             for number, queue in zip(numbers, queues, strict=True):
                 self._schedule.levels[number].arrived(queue.max_offset, now_ms)
@@ -251,8 +266,9 @@ class Delivery:
         if leaving is not None:
             found, position = found[:leaving], records[leaving].queue_offset
         messages = [item for item in found if isinstance(item, MessageRecord)]
-        self.passed_over += len(found) - len(messages)
-        self._append(number, messages, position)
+        recalled = [item for item in found if isinstance(item, _Recalled)]
+        self.passed_over += len(found) - len(messages) - len(recalled)
+        self._append(number, messages, position, len(recalled))
 
     def _pass_on(self, number: int, leaving: "_Leaving", position: int) -> None:
         """Have the group that has the queue store a message, and note that it was delivered.
@@ -273,8 +289,13 @@ class Delivery:
 
         self._view.queues.pass_on(as_sent(leaving.message), leaving.place, told)
 
-    def _real(self, parked: MessageRecord) -> "MessageRecord | _Leaving | None":
-        """The message to deliver; None if there is nobody it could be delivered to."""
+    def _real(self, parked: MessageRecord) -> "MessageRecord | _Leaving | _Recalled | None":
+        """The record to append: the message, or as it waits on; None if nobody can have it."""
+        if self._is_recalled(parked):
+            return _Recalled()
+        waiting = next_park(parked, self._time_ms(), self._view.store_host)
+        if waiting is not None:
+            return waiting
         try:
             message = unpark(parked, self._view.store_host)
             encode_record(message)
@@ -294,7 +315,19 @@ class Delivery:
         _log.warning("passed over", queue=parked.queue_id, reason=reason)
         return None
 
-    def _append(self, number: int, messages: list[MessageRecord], position: int) -> None:
+    def _is_recalled(self, parked: MessageRecord) -> bool:
+        """Whether it waits for its moment, and was taken back."""
+        if not len(self.recalls) or not is_timer(parked):
+            return False
+        return self.recalls.takes(decode_properties(parked.properties).get(UNIQ_KEY))
+
+    def _append(
+        self,
+        number: int,
+        messages: list[MessageRecord],
+        position: int,
+        recalled: int = 0,
+    ) -> None:
         """Append the messages and, behind them, that the level is at ``position``."""
         key = (PROGRESS_GROUP, SCHEDULE_TOPIC, number)
         before = self._schedule.levels[number].position
@@ -307,7 +340,8 @@ class Delivery:
             if self._is_closed:
                 return
             if outcome.may_be_stored:
-                self.delivered += len(messages)
+                self.delivered += sum(item.topic != SCHEDULE_TOPIC for item in messages)
+                self.recalls.taken_back += recalled
                 self._schedule.advanced(number, position)
             else:
                 self._view.store.committed.take_back([(*key, before)])
@@ -323,6 +357,20 @@ class Delivery:
         self.refused += 1
         _log.info("not delivered yet", queue=number, reason=reason)
         self._schedule.refused(number, self._now_ms())
+
+
+def steady_time(wall: Callable[[], float]) -> Callable[[], int]:
+    """The time of a mastership that begins now, ms since 1970: no jump of a clock moves it.
+
+    ``wall`` (seconds since 1970) says when it began, and is not looked at again.
+    """
+    loop = asyncio.get_running_loop()
+    behind_s = wall() - loop.time()
+    return lambda: int((loop.time() + behind_s) * 1000)
+
+
+class _Recalled(NamedTuple):
+    """A message that was taken back."""
 
 
 class _Leaving(NamedTuple):

@@ -47,6 +47,9 @@ from gantry_protocol.records.properties import (
     POP_CK,
     PRODUCER_GROUP,
     PROPERTY_SEPARATOR,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DELIVER_MS,
     TRACE_ON,
     UNIQ_KEY,
 )
@@ -78,9 +81,9 @@ _STORED = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
-_TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+_RECALL = "TIMER_DEL_UNIQKEY"  # upstream's brokers write it into records of their own
 _TIMER_START = "TIMER_DEL"  # of each of them
-_TIMER_NAMES = frozenset(_TIMER_PROPERTIES)
+_TIMER_NAMES = frozenset((TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS, _RECALL))
 _DELAYED_BATCH = "a batch cannot be delayed."
 # What each message of a batch is refused for, as far as a glance at all of them tells.
 _SPECIAL = tuple(name.encode() for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG))
@@ -195,16 +198,18 @@ class PlainSender:
         if unique_key is None and not header.batch:
             unique_key = self._unique_keys.next(int(self._clock() * 1000))
             properties = append_properties(properties, {UNIQ_KEY: unique_key})
+        handle = None
         try:
             if header.batch:
                 records = self._batch(conn, request, header, queue_id, asked)
             else:
                 record = self._record(conn, header, topic, queue_id, request.body, properties)
-                if is_half or DELAY_TIME_LEVEL in asked:
+                if is_half or asks_for_delay(asked):
                     record = self._as_stored(record, asked, unique_key if is_half else None)
+                    handle = self.recall_handle(record)
                 records = [record]
             shown = shown_queue(topic, queue_id)
-            done = partial(self._ended, conn, request, topic.topic_name, shown, unique_key)
+            done = partial(self._ended, conn, request, topic.topic_name, shown, unique_key, handle)
             if len(records) > _FEW:
                 self._append_batch(conn, records, done)
             else:
@@ -226,6 +231,10 @@ class PlainSender:
     ) -> MessageRecord:
         """The record of a message that asks for a delay, or of the half message ``half_of``."""
         return record
+
+    def recall_handle(self, record: MessageRecord) -> str | None:
+        """The text by which a record that waits for its moment can be taken back."""
+        return None
 
     def _append_batch(self, conn: Connection, records: Records, done: Appended) -> None:
         """Append many records; until they are confirmed their later cost is owed."""
@@ -270,10 +279,7 @@ class PlainSender:
         for message in messages:
             _check_body_and_properties(message.body, message.properties)
             asked = decode_properties(message.properties)
-            unsupported = _unsupported(asked)
-            if unsupported is not None:
-                raise RecordError(unsupported)
-            if wanted_level(asked) > 0:
+            if wanted_level(asked) > 0 or not _TIMER_NAMES.isdisjoint(asked):
                 raise RecordError(_DELAYED_BATCH)
             if _says_half(asked):
                 raise RecordError("half messages cannot be sent in a batch")
@@ -326,6 +332,7 @@ class PlainSender:
         topic: str,
         queue_id: int,
         unique_key: str | None,
+        recall_handle: str | None,
         outcome: SendOutcome,
     ) -> None:
         """What was sent is confirmed, or will not be: count and answer it.
@@ -338,13 +345,14 @@ class PlainSender:
             self._traffic.put(topic, len(stored))
         if request.flag & FLAG_ONEWAY:
             return
-        if is_confirmed and len(stored) <= OFFSETS_MAX:
+        if is_confirmed and recall_handle is None and len(stored) <= OFFSETS_MAX:
             offsets = offsets_of(stored)
             first = stored[0].queue_offset
             frame = self._answers.frame(request.opaque, offsets, queue_id, first, unique_key)
             conn.reply_frame(request, frame)
         else:
-            conn.reply(request, self._answer(request, outcome, queue_id, unique_key))
+            answer = self._answer(request, outcome, queue_id, unique_key, recall_handle)
+            conn.reply(request, answer)
 
     def _answer(
         self,
@@ -352,6 +360,7 @@ class PlainSender:
         outcome: SendOutcome,
         queue_id: int,
         unique_key: str | None,
+        recall_handle: str | None,
     ) -> RemotingCommand:
         if outcome.code not in _STORED or not outcome.stored:
             # The codes that mean "stored" without positions would break Java clients. And Java's
@@ -371,6 +380,8 @@ class PlainSender:
         }
         if unique_key is not None:
             ext["transactionId"] = unique_key
+        if recall_handle is not None:
+            ext["recallHandle"] = recall_handle
         return reply(request, outcome.code, outcome.remark, ext)
 
 
@@ -452,8 +463,9 @@ def _check_message(
         return _illegal(f"the topic of a batch has at most {MAX_TOPIC_V1_BYTES} characters")
     if is_half and PRODUCER_GROUP not in asked:
         return _illegal("a half message has to name its producer group (PGROUP)")
-    unsupported = _unsupported(asked)
-    return None if unsupported is None else _illegal(unsupported)
+    if _RECALL in asked:
+        return _illegal(f"to take a message back is another request than a send with {_RECALL}")
+    return None
 
 
 def is_half_message(header: SendHeader, asked: Mapping[str, str]) -> bool:
@@ -465,12 +477,9 @@ def _says_half(asked: Mapping[str, str]) -> bool:
     return asked.get(TRAN_MSG, "").lower() == "true"
 
 
-def _unsupported(asked: Mapping[str, str]) -> str | None:
-    """What properties ask for that this broker does not offer."""
-    if _TIMER_NAMES.isdisjoint(asked):
-        return None
-    name = next(name for name in _TIMER_PROPERTIES if name in asked)
-    return f"timer messages ({name}) are not supported by this broker"
+def asks_for_delay(asked: Mapping[str, str]) -> bool:
+    """Whether it names a delay level or a moment, maybe one that is no delay."""
+    return DELAY_TIME_LEVEL in asked or not _TIMER_NAMES.isdisjoint(asked)
 
 
 def _check_body_and_properties(body: bytes, properties: str) -> None:

@@ -27,7 +27,7 @@ from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
 from gantry_broker.clients.core.placing import Placing
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.creation import TopicCreation
-from gantry_broker.clients.delivery import Delivery
+from gantry_broker.clients.delivery import Delivery, steady_time
 from gantry_broker.clients.drain import GRACE_S, GroupDrain, Leaving, Staying
 from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
@@ -49,6 +49,7 @@ from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
+from gantry_broker.clients.recall import Recalls
 from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
@@ -180,6 +181,8 @@ class ClientProcessor:
             drain_grace_s,
         )
         locks = view.consumers.locks
+        time_ms = steady_time(clock)
+        self.recalls = Recalls(view, time_ms, self._writer.soon)
         self._sender = Sender(
             view,
             self._creation,
@@ -188,6 +191,7 @@ class ClientProcessor:
             self.transactions,
             self.traffic,
             clock,
+            time_ms,
             self.drain,
             max_batch_messages,
         )
@@ -282,6 +286,7 @@ class ClientProcessor:
             RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: info.check_queues,
             RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: info.export,
             RequestCode.GET_BROKER_CONSUME_STATS: inspection.all_consume_stats,
+            RequestCode.RECALL_MESSAGE: self.recalls.recall,
             RequestCode.QUERY_CONSUME_TIME_SPAN: inspection.time_span,
             RequestCode.QUERY_CONSUME_QUEUE: inspection.queue,
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: inspection.subscription,
@@ -306,7 +311,7 @@ class ClientProcessor:
             offsets_kept_hours,
             self.pops.taking.take_groups,
         )
-        self.delivery = self.drain.delivery = Delivery(view, levels, clock)
+        self.delivery = self.drain.delivery = Delivery(view, levels, time_ms, self.recalls)
         self.drain.learned()
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 
@@ -421,6 +426,7 @@ class ClientProcessor:
         self.drain.close()
         self.age.close()
         self.delivery.close()
+        self.recalls.close()
         self._rounds.close()
         self.transactions.close()
         self.pops.close()

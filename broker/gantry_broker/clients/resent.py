@@ -38,11 +38,12 @@ import msgspec
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
-from gantry_protocol.records import MessageRecord
+from gantry_protocol.records import SCHEDULE_TOPIC, MessageRecord
 from gantry_protocol.records.properties import UNIQ_KEY
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED
 
+from gantry_broker.clients.core.delay.levels import MAX_LEVELS, QUEUES
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
 from gantry_broker.clients.step_run import Run
@@ -148,6 +149,8 @@ class _Lookup:
             self._run.cancel()
 
     def _queues_of(self, record: MessageRecord) -> list[QueueKey]:
+        if record.topic == SCHEDULE_TOPIC and record.queue_id < 0:
+            return [(SCHEDULE_TOPIC, number) for number in range(MAX_LEVELS, QUEUES)]
         if record.queue_id >= 0:
             return [(record.topic, record.queue_id)]
         topic = self._view.store.topics.lookup(record.topic)
@@ -347,7 +350,8 @@ class ResentSends:
             conn.reply(request, reply(request, stored.code, stored.remark, ext))
         elif len(stored) == len(lookup.sought) > 0:
             self.found += 1
-            self._sender.answer_found(conn, request, stored, lookup.given_key)
+            handle = self._sender.recall_handle(lookup.sought[0])
+            self._sender.answer_found(conn, request, stored, lookup.given_key, handle)
         elif stored:
             self.completed += 1
             self._complete(conn, request, stored, lookup.sought[len(stored) :])

@@ -8,10 +8,9 @@ asked for, and the place where it waits. A consumer that sends a failed message 
 itself asks for a delay, too; after the last try the message goes to the dead letters instead, and
 so does every message that a group resends while it holds queue locks, since a group that consumes
 in order resends only what it gives up. A half message (``TRAN_MSG``) goes to the half topic and is
-answered in the same way: its producer ends the transaction by that place and no other.
-
-What is not offered is refused in words and never stored as something else: messages timed to the
-second (5.x).
+answered in the same way: its producer ends the transaction by that place and no other. A message
+for a certain moment (5.x: ``TIMER_…``) is parked for the first of its steps; its answer has the
+handle by which it can be taken back (``recall``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +18,20 @@ from collections.abc import Callable, Mapping, Sequence
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RecordError
+from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records import MessageRecord, decode_properties
-from gantry_protocol.records.properties import DELAY_TIME_LEVEL, UNIQ_KEY
+from gantry_protocol.records.properties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.core.delay.levels import DelayLevels
-from gantry_broker.clients.core.delay.parked import park, wanted_level
+from gantry_broker.clients.core.delay.parked import (
+    is_timer,
+    park,
+    park_timer,
+    wanted_level,
+    wanted_time,
+)
 from gantry_broker.clients.core.delay.retries import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_spent
 from gantry_broker.clients.core.transactions.records import half_record
 from gantry_broker.clients.creation import TopicCreation
@@ -36,6 +42,7 @@ from gantry_broker.clients.plain_sends import (
     MAX_BATCH_MESSAGES,
     PlainSender,
     SendHeader,
+    asks_for_delay,
     is_half_message,
     refuse_send,
     send_header,
@@ -59,6 +66,7 @@ class Sender(PlainSender):
         transactions: Transactions,
         traffic: Traffic,
         clock: Callable[[], float],
+        time_ms: Callable[[], int],
         drain: GroupDrain,
         max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
@@ -68,6 +76,7 @@ class Sender(PlainSender):
         self._locks = locks
         self._levels = levels
         self._transactions = transactions
+        self._time_ms = time_ms
         self._drain = drain
 
     def _without_topic(
@@ -109,7 +118,8 @@ class Sender(PlainSender):
     def sought(self, conn: Connection, request: RemotingCommand) -> list[MessageRecord]:
         """The records that a send would store; none if it would be refused.
 
-        Their queue is -1 where the sender leaves it to the broker, and the broker gives no key.
+        Their queue is -1 where the sender leaves it to the broker, and of a timer, since its steps
+        follow from the time at which it comes. The broker gives no key.
         """
         header = send_header(request)
         topic = self._view.store.topics.lookup(self._target_topic(header))
@@ -123,10 +133,12 @@ class Sender(PlainSender):
                 return list(self._batch(conn, request, header, queue_id, asked))
             record = self._record(conn, header, topic, queue_id, request.body, properties)
             is_half = is_half_message(header, asked)
-            if is_half or DELAY_TIME_LEVEL in asked:
+            if is_half or asks_for_delay(asked):
                 record = self._as_stored(
                     record, asked, asked.get(UNIQ_KEY, "") if is_half else None
                 )
+            if is_timer(record):
+                record.queue_id = -1  # it may have come when there was more time left
         except RecordError:
             return []
         return [record]
@@ -137,6 +149,7 @@ class Sender(PlainSender):
         request: RemotingCommand,
         stored: Sequence[StoredAt],
         given_key: str | None,
+        recall_handle: str | None = None,
     ) -> None:
         """Answer a send whose records were in the log before it came.
 
@@ -150,7 +163,7 @@ class Sender(PlainSender):
             queue_id = shown_queue(topic, queue_id)
         unique_key = decode_properties(header.properties or "").get(UNIQ_KEY, given_key)
         outcome = SendOutcome(CONFIRMED, None, stored)
-        self._ended(conn, request, name, queue_id, unique_key, outcome)
+        self._ended(conn, request, name, queue_id, unique_key, recall_handle, outcome)
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         return self._group.queues.takes(topic, queue_id)
@@ -164,11 +177,27 @@ class Sender(PlainSender):
         """A message that asks for a delay, or the half message ``half_of``, as it waits."""
         is_dead = record.topic.startswith(DEAD_LETTER_PREFIX)
         level = 0 if is_dead else wanted_level(asked)
+        now_ms = self._time_ms()
+        due_ms = None if is_dead else wanted_time(asked, now_ms)
         if half_of is not None:
-            if level > 0:
+            if level > 0 or due_ms is not None:
                 raise RecordError("a half message cannot be delayed")
             return half_record(record, half_of)
+        if due_ms is not None:
+            return park_timer(record, due_ms, now_ms)
         return park(record, level, self._levels) if level > 0 else record
+
+    def recall_handle(self, record: MessageRecord) -> str | None:
+        """See ``PlainSender.recall_handle``."""
+        if not is_timer(record):
+            return None
+        properties = decode_properties(record.properties)
+        return RecallHandle(
+            properties[REAL_TOPIC],
+            self._group.broker_name,
+            int(properties[TIMER_OUT_MS]),
+            properties.get(UNIQ_KEY, ""),
+        ).pack()
 
     def _retried_in(self, header: SendHeader) -> str:
         """Where a retried message goes: what a consumer gives up goes to the dead letters."""

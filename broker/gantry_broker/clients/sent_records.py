@@ -14,13 +14,21 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from gantry_protocol.records import (
+    SCHEDULE_TOPIC,
     MessageRecord,
     RecordPeek,
     decode_properties,
     decode_record,
     peek,
 )
-from gantry_protocol.records.properties import REAL_QUEUE_ID, TRANSACTION_ID, UNIQ_KEY
+from gantry_protocol.records.properties import (
+    DELAY_MS,
+    LEFT_MS,
+    REAL_QUEUE_ID,
+    TIMER_OUT_MS,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
 from gantry_protocol.types import Offset
 
 from gantry_broker.store.contract import (
@@ -122,8 +130,11 @@ def by_content(
 def _made_up(sought: MessageRecord) -> set[str]:
     """The properties that say something else in each record of one message."""
     names = {UNIQ_KEY, TRANSACTION_ID}
-    if decode_properties(sought.properties).get(REAL_QUEUE_ID) == "-1":
+    said = decode_properties(sought.properties)
+    if said.get(REAL_QUEUE_ID) == "-1":
         names.add(REAL_QUEUE_ID)
+    if sought.topic == SCHEDULE_TOPIC:  # a timer's steps follow from when it came
+        names |= {DELAY_MS, LEFT_MS, TIMER_OUT_MS}
     return names
 
 

@@ -8,7 +8,7 @@ delivered pins nothing.
 from gantry_protocol.records import SCHEDULE_TOPIC
 from gantry_protocol.types import Offset
 
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS
+from gantry_broker.clients.core.delay.levels import QUEUES
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.core.pop.records import GROUP as POP_GROUP
 from gantry_broker.clients.core.pop.records import POP_TOPIC
@@ -18,14 +18,14 @@ from gantry_broker.queues import MessageStore
 
 def oldest_parked(store: MessageStore) -> Offset | None:
     """The place in the log of the oldest parked message; None while nothing is parked here."""
-    found = [at for level in range(MAX_LEVELS) if (at := _first(store, level)) is not None]
+    found = [at for number in range(QUEUES) if (at := _first(store, number)) is not None]
     return min(found, default=None)
 
 
-def _first(store: MessageStore, level: int) -> Offset | None:
-    position = store.offsets.query(PROGRESS_GROUP, SCHEDULE_TOPIC, level) or 0
-    first = max(position, store.local_min_offset(SCHEDULE_TOPIC, level))
-    behind_bytes = store.bytes_behind(SCHEDULE_TOPIC, level, first)
+def _first(store: MessageStore, number: int) -> Offset | None:
+    position = store.offsets.query(PROGRESS_GROUP, SCHEDULE_TOPIC, number) or 0
+    first = max(position, store.local_min_offset(SCHEDULE_TOPIC, number))
+    behind_bytes = store.bytes_behind(SCHEDULE_TOPIC, number, first)
     return None if behind_bytes is None else Offset(store.log.end - behind_bytes)
 
 

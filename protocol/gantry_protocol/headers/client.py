@@ -62,6 +62,21 @@ class SendMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     batch_uniq_id: str | None = None
     region: str | None = msgspec.field(name="MSG_REGION", default=None)
     trace_on: str | None = msgspec.field(name="TRACE_ON", default=None)
+    recall_handle: str | None = None
+
+
+class RecallMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """RecallMessage (370)."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """On 0: the unique key of the message that was taken back."""
+
+    msg_id: str
 
 
 class PullMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -41,9 +41,14 @@ TRANSACTION_PREPARED = "TRAN_MSG"
 TRANSACTION_ID = "__transactionId__"
 PRODUCER_GROUP = "PGROUP"
 POP_CK = "POP_CK"
+TIMER_DELAY_S = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_OUT_MS = "TIMER_OUT_MS"  # set by the broker: when the message is due, or was
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # this very name
 DELAY_MS = "__GANTRY_DELAY_MS"  # of a parked record: how long after its store time it is due
+LEFT_MS = "__GANTRY_LEFT_MS"  # of a timer's: for how much longer it is to be parked then
 _SCHEDULE = SCHEDULE_TOPIC.encode()
 _TAGS = TAGS.encode() + b"\x01"
 

@@ -45,6 +45,7 @@ from sim.mutants import (
     snapshots,
     spread,
     tier_core,
+    timers,
     turns,
     way_through,
 )
@@ -78,6 +79,7 @@ MUTANTS = (
     *way_through.MUTANTS,
     *turns.MUTANTS,
     *asking.MUTANTS,
+    *timers.MUTANTS,
     *fronts.MUTANTS,
     *one_view.MUTANTS,
     *front_indexes.MUTANTS,

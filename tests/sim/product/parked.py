@@ -1,13 +1,14 @@
-"""Messages that are delivered later, or never: delayed ones, and those of transactions.
+"""Messages that are delivered later, or never: delayed ones, timers, and those of transactions.
 
-A delayed message that was acknowledged is delivered once, and not before its time. A transaction
+A delayed message that was acknowledged is delivered once, and not before its time. So is one for a
+certain moment, unless it was taken back in time: then it is never delivered. A transaction
 that is committed is delivered once; its producer answers check-backs as it has decided, so this
 holds also where the end of it was lost. One that is rolled back, or whose producer does not know
 its end, is never delivered. Where brokers give transactions up, one whose producer never knows is
 found where they put it, one that they answered to have ended is not, and none is both found there
 and delivered. A copy more is excused by each answer to its send that was lost, and by
-each delivery after which the log broke off: an epoch begins before the record that says how far the
-level has come.
+each delivery, or step of a timer, after which the log broke off: an epoch begins before the record
+that says how far the level has come.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
+from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.core.transactions.records import GIVEN_UP_TOPIC
 from gantry_broker.log.units import parse_unit
@@ -31,7 +33,12 @@ from gantry_protocol.bodies.client import HeartbeatData, ProducerData
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.records import decode_offset_msg_id, decode_properties, decode_records
-from gantry_protocol.records.properties import DELAY_TIME_LEVEL, UNIQ_KEY
+from gantry_protocol.records.properties import (
+    DELAY_TIME_LEVEL,
+    SCHEDULE_TOPIC,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+)
 from sim.kernel.world import Violation
 from sim.product.line import Line, is_unknown, send_ext
 from sim.product.workload import Rests
@@ -47,6 +54,9 @@ if TYPE_CHECKING:
 
 TOPIC = "parked"
 LEVELS_MS = (300, 1_500)
+TIMERS_MS = (50, 4_000)
+IN_TIME_US = 300_000  # before its moment: nobody delivers a message that is taken back then
+STEPS = -1  # what stands for the levels of all timers
 BURST = 15
 SETTINGS = {
     "delay_levels": " ".join(f"{delay_ms}ms" for delay_ms in LEVELS_MS),
@@ -71,6 +81,7 @@ class _Message(msgspec.Struct):
         ends: whether it is to be delivered at all.
         ended: its end was answered with 0.
         given_up: how often it was found among those that were given up.
+        taken_back: may be delivered or not.
     """
 
     due_us: int
@@ -80,6 +91,7 @@ class _Message(msgspec.Struct):
     delivered: int = 0
     ended: bool = False
     given_up: int = 0
+    taken_back: bool = False
 
 
 class Parked:
@@ -108,6 +120,7 @@ class Parked:
     def start(self) -> None:
         """Begin."""
         self._cluster.client("delaying", self._delay).boot()
+        self._cluster.client("timers", self._time).boot()
         self._cluster.client("transactions", self._transact).boot()
         self._cluster.client("parked-consumer", self._consume).boot()
         if self._gives_up:
@@ -126,7 +139,7 @@ class Parked:
             key
             for key, message in self.messages.items()
             if message.acknowledged
-            and not (message.given_up or message.delivered)
+            and not (message.given_up or message.delivered or message.taken_back)
             and (message.ends or (self._gives_up and self._outcomes[key] == UNKNOWN))
         ]
 
@@ -161,16 +174,19 @@ class Parked:
                 open_appends.clear()
             unit = parse_unit(bytes(log[at : at + (1 << 17)]), 0, at, check_body=False)
             data, at = bytes(log[at : at + unit.size]), at + unit.size
-            if unit.record is None or unit.record.topic not in (TOPIC, OFFSETS_TOPIC):
+            topics = (TOPIC, OFFSETS_TOPIC, SCHEDULE_TOPIC)
+            if unit.record is None or unit.record.topic not in topics:
                 continue
             (record,) = decode_records(data)
             if record.topic == OFFSETS_TOPIC:
                 for group, _, level, _ in decode_rows(record.body):
                     if group == PROGRESS_GROUP:
-                        open_appends.pop(level, None)
+                        open_appends.pop(level if level < MAX_LEVELS else STEPS, None)
                 continue
             properties = decode_properties(record.properties)
-            if DELAY_TIME_LEVEL in properties:
+            if TIMER_OUT_MS in properties:
+                open_appends.setdefault(STEPS, []).append(properties[UNIQ_KEY])
+            elif record.topic == TOPIC and DELAY_TIME_LEVEL in properties:
                 level = int(properties[DELAY_TIME_LEVEL]) - 1
                 open_appends.setdefault(level, []).append(properties[UNIQ_KEY])
 
@@ -189,6 +205,33 @@ class Parked:
                 ext = send_ext(TOPIC, key, rng.randrange(2), f"DELAY\x01{level}\x02")
                 await self._send(line, key, ext)
                 await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))
+
+    async def _time(self, node: Node) -> None:
+        """Messages for a moment, of which some are taken back."""
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        async with session(self._cluster.name_servers) as client:
+            line, rests = Line(client), Rests(self._cluster, node.name, BURST)
+            while not self._stops:
+                await rests.after_turn()
+                delay_ms = rng.randint(*TIMERS_MS)
+                waits_us = int(delay_ms * 1000 * (1 - self._cluster.drift))
+                key = self._new(rng, _Message(self._cluster.world.now_us + waits_us - 1000))
+                asked = f"TIMER_DELAY_MS\x01{delay_ms}\x02"
+                answer = await self._send(line, key, send_ext(TOPIC, key, rng.randrange(2), asked))
+                await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))
+                if answer is not None and rng.random() < 0.3:
+                    await self._recall(line, key, (answer.ext or {}).get("recallHandle", ""))
+
+    async def _recall(self, line: Line, key: str, handle: str) -> None:
+        message = self.messages[key]
+        message.taken_back = bool(handle)
+        ext = {"topic": TOPIC, "recallHandle": handle, "producerGroup": PRODUCERS}
+        answer = await line.ask(RequestCode.RECALL_MESSAGE, ext)
+        is_done = answer is not None and answer.code == ResponseCode.SUCCESS
+        in_time = self._cluster.world.now_us < message.due_us - IN_TIME_US
+        if is_done and in_time and not message.delivered:
+            self._cluster.world.count("taken-back")
+            message.ends = False
 
     async def _transact(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
@@ -275,8 +318,8 @@ class Parked:
         """Look at one delivery; a consumer survives whatever is raised here."""
         message = self.messages[key]
         message.delivered += 1
-        if not message.ends:
-            self.found.append(f"{key} was not committed, and is delivered")
+        if not message.ends and (not message.taken_back or self._cluster.clocks_agree):
+            self.found.append(f"{key} was not committed, or taken back, and is delivered")
         early_us = message.due_us - self._cluster.world.now_us
         if early_us > 0 and self._cluster.clocks_agree:
             self.found.append(f"{key} is delivered {early_us} us before its time")

@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from gantry_broker.clients import ClientProcessor, delivery
+from gantry_broker.clients import ClientProcessor, delivery, recall
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.delay_metrics import DelayCollector
+from gantry_broker.clients.recall import GROUP as RECALLS
 from gantry_broker.store.contract import ReadLimits, Refusal
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
-from gantry_protocol.errors import RecordError
+from gantry_protocol.errors import HeaderError, RecordError
+from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records import MessageRecord, decode_properties, decode_record
 from gantry_protocol.records.properties import SCHEDULE_TOPIC
+from msgspec.structs import replace
 from support.group_view import FakeConnection, FakeGroup
 
 LEVELS = DelayLevels.parse("30ms 60ms 5s")
@@ -28,16 +31,30 @@ SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": "4", "f": "0", "g": "17
 class Mastership:
     """One mastership over a group's store, with short delays."""
 
-    def __init__(self, group: FakeGroup) -> None:
+    def __init__(self, group: FakeGroup, processor: ClientProcessor | None = None) -> None:
         self.group = group
         self.conn = FakeConnection()
-        self.processor = ClientProcessor(group, levels=LEVELS)
+        self.processor = processor or ClientProcessor(group, levels=LEVELS)
 
     def send(self, body: bytes, level: int, queue_id: int = 1, **changes: str):
         properties = f"DELAY\x01{level}\x02TAGS\x01TagA\x02"
         asked = request(310, {**SEND, "e": str(queue_id), "i": properties, **changes}, body)
         answer = self.processor(self.conn, asked)
         return answer if answer is not None else self.conn.answer_to(asked)
+
+    def send_for(self, body: bytes, delay_ms: int, key: str = "K1"):
+        """A message for a moment so far from now."""
+        return self.send(body, 0, i=f"TIMER_DELAY_MS\x01{delay_ms}\x02UNIQ_KEY\x01{key}\x02")
+
+    def recall(self, handle: str, topic: str = "TopicTest"):
+        asked = request(370, {"topic": topic, "recallHandle": handle, "producerGroup": "pg"})
+        answer = self.processor(self.conn, asked)
+        return answer if answer is not None else self.conn.answer_to(asked)
+
+    def steps(self) -> list[int]:
+        """Where messages for a moment have waited, in the order of the log: ms."""
+        parked = self.records(SCHEDULE_TOPIC)
+        return [int(decode_properties(one.properties)["__GANTRY_DELAY_MS"]) for one in parked]
 
     def delivered(self) -> list[bytes]:
         """Bodies that reached TopicTest, in the order of the log."""
@@ -306,3 +323,161 @@ async def test_a_delivery_that_ends_after_its_mastership_counts_nothing(
     group.confirm()
     assert found.delivered == 0
     assert found.pending() == {1: 1}, "as it was when the mastership ended"
+
+
+async def test_a_message_for_a_moment_waits_in_steps_and_arrives_as_it_was_sent(mastership) -> None:
+    sent_s, sent_ms = time.monotonic(), int(time.time() * 1000)
+    answer = mastership.send_for(b"x", 1_150)
+    assert (answer.code, answer.ext["queueId"]) == (0, "1")
+    await asyncio.sleep(0.01)
+    assert sum(mastership.processor.delivery.pending().values()) == 1
+    await mastership.until(1)
+    assert 1.150 <= time.monotonic() - sent_s < 5
+    assert mastership.steps() == [1_000, 200]
+    (found,) = mastership.records("TopicTest")
+    assert (found.queue_id, found.born_timestamp, found.body) == (1, 17, b"x")
+    properties = decode_properties(found.properties)
+    assert properties["TIMER_DELAY_MS"] == "1150"
+    assert int(properties["TIMER_OUT_MS"]) == pytest.approx(sent_ms + 1_150, abs=1_000)
+    assert "__GANTRY" not in found.properties
+    assert "DELAY" not in properties
+    assert mastership.processor.delivery.delivered == 1, "a step is no delivery"
+    assert mastership.processor.delivery.pending() == {}
+
+
+async def test_a_moment_that_is_over_is_now(mastership) -> None:
+    answer = mastership.send(b"x", 0, i="TIMER_DELIVER_MS\x011\x02")
+    assert answer.code == 0
+    assert "recallHandle" not in answer.ext
+    assert mastership.delivered() == [b"x"]
+
+
+async def test_a_consumer_that_sends_it_back_does_not_have_it_wait_again(mastership) -> None:
+    copy = f"TIMER_DELIVER_MS\x01{2**42}\x02TIMER_OUT_MS\x01{2**42}\x02"
+    assert mastership.send(b"x", 0, i=copy).code == 0
+    assert mastership.delivered() == [b"x"]
+
+
+async def test_a_new_mastership_goes_on_with_the_next_step(mastership, group) -> None:
+    mastership.send_for(b"x", 350)
+    mastership.processor.close()
+    group.messages.drop_mastership()
+    group.messages.take_mastership()
+    again = Mastership(group)
+    await again.until(1)
+    assert again.steps()[0] == 400
+    assert again.delivered() == [b"x"]
+    again.processor.close()
+
+
+async def test_messages_for_one_moment_share_an_append(mastership, group) -> None:
+    for number in range(3):
+        mastership.send_for(b"%d" % number, 300, f"K{number}")
+    await mastership.until(3)
+    appends = [records for records in group.appended if records[0].topic == "TopicTest"]
+    assert sum(len(records) - 1 for records in appends) == 3
+    assert all(records[-1].topic == "GANTRY_SYS_OFFSETS" for records in appends)
+
+
+async def test_what_was_taken_back_is_not_delivered(mastership, group) -> None:
+    handle = mastership.send_for(b"back", 300).ext["recallHandle"]
+    mastership.send_for(b"stays", 400, "K2")
+    answer = mastership.recall(handle)
+    assert (answer.code, answer.ext) == (0, {"msgId": "K1"})
+    assert mastership.recall(handle).code == 0, "who heard no answer asks again"
+    await mastership.until(1)
+    assert mastership.delivered() == [b"stays"]
+    assert mastership.processor.recalls.taken_back == 1
+    assert len(mastership.processor.recalls) == 1, "the log may hold it twice"
+    assert mastership.processor.delivery.passed_over == 0
+
+
+async def test_a_recall_outlives_its_master(mastership, group) -> None:
+    handle = mastership.send_for(b"back", 300).ext["recallHandle"]
+    assert mastership.recall(handle).code == 0
+    mastership.processor.close()
+    group.messages.drop_mastership()
+    group.messages.take_mastership()
+    again = Mastership(group)
+    again.send_for(b"stays", 400, "K2")
+    await again.until(1)
+    assert again.delivered() == [b"stays"]
+    again.processor.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"topic": "Other"}, "topic not match"),
+        ({"broker_name": "elsewhere"}, "broker service not match"),
+        ({"due_ms": 1}, "timestamp invalid"),
+        ({"due_ms": 10**14}, "timestamp invalid"),
+        ({"unique_key": "a/b"}, "invalid handle"),
+        ({"unique_key": ""}, "invalid handle"),
+    ],
+)
+async def test_a_handle_of_something_else_is_refused(mastership, changes, words) -> None:
+    made = RecallHandle.unpack(mastership.send_for(b"x", 60_000).ext["recallHandle"])
+    answer = mastership.recall(replace(made, **changes).pack())
+    assert (answer.code, answer.remark) == (604, f"recall failed, {words}")
+    assert len(mastership.processor.recalls) == 0
+
+
+async def test_a_handle_that_nobody_made_is_refused(mastership) -> None:
+    for text in ("", "v1", "é", "djEgYQ==", "A" * 2_000):
+        with pytest.raises(HeaderError, match="invalid handle"):
+            mastership.recall(text)
+    handle = mastership.send_for(b"x", 60_000).ext["recallHandle"]
+    assert mastership.recall(handle, topic="nowhere").code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_recalls_of_what_never_came_are_forgotten(mastership, group, monkeypatch) -> None:
+    made = RecallHandle.unpack(mastership.send_for(b"x", 100).ext["recallHandle"])
+    assert mastership.recall(replace(made, unique_key="nobody").pack()).code == 0
+    recalls = mastership.processor.recalls
+    recalls._forget_old()
+    recalls._forget_old()
+    assert len(recalls) == 1, "its time is not over"
+    monkeypatch.setattr(recall, "KEPT_S", -3_600)
+    group.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+    recalls._forget_old()
+    group.refusal = None
+    recalls._forget_old()
+    assert len(recalls) == 1, "what is late may still come"
+    recalls._forget_old()
+    assert len(recalls) == 0
+    assert group.store.committed.of_group(RECALLS) == []
+
+
+async def test_recalls_are_bounded(mastership, monkeypatch) -> None:
+    handle = mastership.send_for(b"x", 60_000).ext["recallHandle"]
+    monkeypatch.setattr(recall, "ROWS_MAX", 0)
+    assert mastership.recall(handle).code == ResponseCode.SYSTEM_BUSY
+
+
+async def test_metrics_of_timers(mastership) -> None:
+    handle = mastership.send_for(b"x", 60_000).ext["recallHandle"]
+    mastership.send_for(b"y", 10_000, "K2")
+    mastership.recall(handle)
+    await asyncio.sleep(0.01)
+    collector = DelayCollector(lambda: mastership.processor.delivery)
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+    }
+    assert found["gantry_broker_delay_pending", "timer"] == 2
+    assert found["gantry_broker_delay_overdue_seconds", "timer"] == 0
+    assert found["gantry_broker_delay_recalls",] == 1
+
+
+async def test_a_clock_that_jumps_moves_no_moment_within_a_mastership(group) -> None:
+    clock_s = time.time()
+    processor = ClientProcessor(group, levels=LEVELS, clock=lambda: clock_s)
+    found = Mastership(group, processor)
+    found.send_for(b"x", 1_450)
+    clock_s += 3_600
+    began_s = time.monotonic()
+    await found.until(1)
+    assert time.monotonic() - began_s >= 1.4, "two steps"
+    processor.close()

@@ -323,6 +323,21 @@ async def test_a_delayed_message_for_any_queue_is_found(client, group) -> None:
     assert client.processor.resent.found == 1
 
 
+async def test_a_timer_is_found_when_there_is_less_time_left(client, group, monkeypatch) -> None:
+    """The first master had it wait for another step than this one would."""
+    for key in ("", "K1"):
+        more = f"TIMER_DELIVER_MS\x01{group.now_ms + 60_000}\x02"
+        ext = header(key, more=more)
+        first = client.call(310, ext, b"hello")
+        monkeypatch.setattr(client.processor._sender, "_time_ms", lambda: group.now_ms + 20_000)
+        answer = await again_later(client, ext)
+        assert (answer.code, answer.ext["msgId"]) == (0, first.ext["msgId"])
+        if key:
+            assert answer.ext["recallHandle"] == first.ext["recallHandle"]
+        monkeypatch.undo()
+    assert client.processor.resent.found == 2
+
+
 @pytest.mark.parametrize(
     ("late_ms", "is_found"),
     [

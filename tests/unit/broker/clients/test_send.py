@@ -192,8 +192,10 @@ def test_queue_minus_one_takes_the_queues_in_turn(client) -> None:
         pytest.param({"i": "TRAN_MSG\x01true\x02"}, b"x", 13, "PGROUP", id="half of nobody"),
         pytest.param({"i": HALF + "DELAY\x011\x02"}, b"x", 13, "delayed", id="half and delayed"),
         pytest.param({"i": "DELAY\x01soon\x02"}, b"x", 13, "no delay level", id="delay in words"),
-        pytest.param({"i": "TIMER_DELAY_SEC\x013\x02"}, b"x", 13, "timer messages", id="timer"),
-        pytest.param({"i": "TIMER_DELIVER_MS\x013"}, b"x", 13, "timer messages", id="timer, 4.9"),
+        pytest.param({"i": "TIMER_DELAY_MS\x01soon\x02"}, b"x", 13, "no time", id="in words"),
+        pytest.param({"i": "TIMER_DELAY_SEC\x013456001\x02"}, b"x", 13, "40 days", id="far timer"),
+        pytest.param({"i": HALF + "TIMER_DELAY_MS\x013\x02"}, b"x", 13, "delayed", id="half timer"),
+        pytest.param({"i": "TIMER_DEL_UNIQKEY\x013"}, b"x", 13, "another request", id="recall"),
     ],
 )
 def test_refusals(client, group, changes, body, code, words) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gantry_broker.clients.core.delay.levels import DelayLevels
-from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, park
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, park, park_timer
 from gantry_broker.member.pins import oldest_parked
 from gantry_broker.store.tables.offsets import rows_record
 from gantry_protocol.records.properties import SCHEDULE_TOPIC
@@ -33,3 +33,9 @@ def test_the_oldest_message_of_any_level_that_is_not_delivered_yet(store) -> Non
         stores.put(store, rows_record([row]))
         stores.confirm(store)
         assert oldest_parked(store) == oldest
+
+
+def test_a_message_that_waits_for_its_moment_does_so_too(store) -> None:
+    (at,) = stores.put(store, park_timer(stores.message(), 5_000, 1))
+    stores.confirm(store)
+    assert oldest_parked(store) == at.offset

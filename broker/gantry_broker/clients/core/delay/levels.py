@@ -1,15 +1,33 @@
-"""The delay levels of a broker: level 1 is the first of them.
+"""The delay levels of a broker: level 1 is the first of them. And the steps of timers.
 
 Upstream: ``MessageStoreConfig.messageDelayLevel``, ``ScheduleMessageService.parseDelayLevel``.
 Changing the levels changes what is parked from then on; what is parked already keeps its delay.
+
+A timer, a message for any moment, waits in steps of fixed lengths, each in a queue behind those of
+the delay levels: messages of one queue are due in the order in which they came, as those of a
+level, so no queue has to be sorted. A minute and 23.4 s are 59 s, 24 s and 0.4 s. A longer step
+than an hour is none, since what waits keeps the log from being trimmed: a message of a day is
+written 24 times.
 """
 
 import re
+from bisect import bisect_right
 
 import msgspec
 
 MAX_LEVELS = 64  # each is a queue
 MAX_DELAY_MS = 40 * 24 * 3600 * 1000
+
+STEPS_MS = (
+    *range(100, 1_000, 100),
+    *range(1_000, 60_000, 1_000),
+    *range(60_000, 3_600_001, 60_000),
+)
+"""The steps of timers, ascending."""
+QUEUES = MAX_LEVELS + len(STEPS_MS)
+"""Of the schedule topic: the delay levels, then the steps."""
+_LONG_MS = 60_000  # late by a thousandth of itself: by more than a moment
+_SPARE_MS = 200  # for reading and writing it again
 
 _LEVEL = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -43,6 +61,19 @@ class DelayLevels(msgspec.Struct, frozen=True):
     def delay_ms(self, level: int) -> int:
         """The time for which a message of ``level`` (from 1) waits."""
         return self.delays_ms[level - 1]
+
+
+def next_step(left_ms: int) -> int:
+    """The number of the step to wait for a message that is due in ``left_ms`` (from 1).
+
+    What is left is rounded up to a tenth of a second. A step of a minute or more leaves time for
+    shorter ones, which make up for what it is late.
+    """
+    left_ms = -(-left_ms // 100) * 100
+    step = bisect_right(STEPS_MS, left_ms) - 1
+    while (wait_ms := STEPS_MS[step]) >= _LONG_MS and wait_ms * 1.001 + _SPARE_MS > left_ms:
+        step -= 1
+    return step
 
 
 def _delay_ms(word: str) -> int:

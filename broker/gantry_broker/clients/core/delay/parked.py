@@ -4,6 +4,12 @@ Upstream: ``HookUtils.transformDelayLevelMessage``, ``ScheduleMessageService.mes
 parked record names its real topic and queue; a delivered one still has ``DELAY``, ``REAL_TOPIC``
 and ``REAL_QID``, as clients know it, so delivery does not check for a delay: it would
 park the message again, for ever.
+
+A timer (5.x: ``TIMER_DELAY_SEC``, ``TIMER_DELAY_MS``, ``TIMER_DELIVER_MS``) is parked once for each
+step that it waits (``levels.STEPS_MS``). Its record names the moment it is due, ``TIMER_OUT_MS`` as
+upstream's, so that what one step was late is taken off the next; and how much longer it is to be
+parked at most, so that a clock that is behind cannot hold it for ever. Upstream:
+``HookUtils.handleScheduleMessage``.
 """
 
 from collections.abc import Mapping
@@ -18,14 +24,32 @@ from gantry_protocol.records import (
     decode_properties,
     without_property,
 )
-from gantry_protocol.records.properties import DELAY_TIME_LEVEL, REAL_QUEUE_ID, REAL_TOPIC
+from gantry_protocol.records.properties import (
+    DELAY_TIME_LEVEL,
+    LEFT_MS,
+    NAME_VALUE_SEPARATOR,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+)
 from msgspec.structs import replace
 
-from gantry_broker.clients.core.delay.levels import DelayLevels
+from gantry_broker.clients.core.delay.levels import (
+    MAX_DELAY_MS,
+    MAX_LEVELS,
+    STEPS_MS,
+    DelayLevels,
+    next_step,
+)
 
 PROGRESS_GROUP = "GANTRY_SYS_DELAY"  # whose consumer offsets say what was delivered
 
-_OURS = (DELAY_TIME_LEVEL, REAL_TOPIC, REAL_QUEUE_ID, DELAY_MS)
+_STEP = (DELAY_MS, LEFT_MS)  # taken off at delivery
+_OURS = (DELAY_TIME_LEVEL, REAL_TOPIC, REAL_QUEUE_ID, *_STEP)
+_TIMERS = (TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS)  # the first that is there counts
 
 
 def wanted_level(properties: Mapping[str, str]) -> int:
@@ -41,6 +65,78 @@ def wanted_level(properties: Mapping[str, str]) -> int:
         return int(found)
     except ValueError as error:
         raise RecordError(f"its DELAY {found[:20]!r} is no delay level.") from error
+
+
+def wanted_time(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """The moment for which a message asks, ms since 1970; None for none, or for one that is over.
+
+    A delay level is asked for instead where there is one, and one that was a timer is none again.
+
+    Raises:
+        RecordError: it is no number, or more than 40 days from ``now_ms``.
+    """
+    name = next((name for name in _TIMERS if name in properties), None)
+    if name is None or TIMER_OUT_MS in properties or wanted_level(properties) > 0:
+        return None
+    found = properties[name]
+    if not (found.isascii() and found.isdigit() and len(found) < 16):
+        raise RecordError(f"its {name} {found[:20]!r} is no time.")
+    time = int(found)
+    if name == TIMER_DELIVER_MS:
+        due_ms = time
+    else:
+        due_ms = now_ms + (time * 1000 if name == TIMER_DELAY_S else time)
+    if due_ms - now_ms > MAX_DELAY_MS:
+        days = MAX_DELAY_MS // 86_400_000
+        raise RecordError(f"its {name} {found} is more than {days} days from now.")
+    return due_ms if due_ms > now_ms else None
+
+
+def park_timer(record: MessageRecord, due_ms: int, now_ms: int) -> MessageRecord:
+    """``record`` as it waits for its first step."""
+    properties = record.properties
+    for name in _OURS:
+        properties = without_property(properties, name)
+    added = {
+        REAL_TOPIC: record.topic,
+        REAL_QUEUE_ID: str(record.queue_id),
+        TIMER_OUT_MS: str(due_ms),
+    }
+    return _step(record, append_properties(properties, added), due_ms - now_ms)
+
+
+def is_timer(record: MessageRecord) -> bool:
+    """Whether a record waits for a step, not in a delay level."""
+    return record.topic == SCHEDULE_TOPIC and LEFT_MS + NAME_VALUE_SEPARATOR in record.properties
+
+
+def next_park(parked: MessageRecord, now_ms: int, store_host: Host) -> MessageRecord | None:
+    """The same message as it waits for its next step; None once it is due.
+
+    ``now_ms`` is the clock by which the first step was counted, or that of another broker.
+    """
+    properties = decode_properties(parked.properties)
+    left, due = properties.get(LEFT_MS, ""), properties.get(TIMER_OUT_MS, "")
+    if not (left.isdigit() and due.isdigit()):
+        return None
+    left_ms = min(int(due) - now_ms, int(left))
+    if left_ms <= 0:
+        return None
+    text = parked.properties
+    for name in _STEP:
+        text = without_property(text, name)
+    return replace(_step(parked, text, left_ms), store_host=store_host)
+
+
+def _step(record: MessageRecord, properties: str, left_ms: int) -> MessageRecord:
+    step = next_step(left_ms)
+    added = {DELAY_MS: str(STEPS_MS[step]), LEFT_MS: str(max(0, left_ms - STEPS_MS[step]))}
+    return replace(
+        record,
+        topic=SCHEDULE_TOPIC,
+        queue_id=MAX_LEVELS + step,
+        properties=append_properties(properties, added),
+    )
 
 
 def park(record: MessageRecord, level: int, levels: DelayLevels) -> MessageRecord:
@@ -82,10 +178,7 @@ def unpark(record: MessageRecord, store_host: Host) -> MessageRecord:
     topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE_ID, "")
     if topic is None or not (queue.isascii() and queue.isdigit() and len(queue) < 10):
         raise RecordError("A parked record does not name its topic and queue.")
-    return replace(
-        record,
-        topic=topic,
-        queue_id=int(queue),
-        properties=without_property(record.properties, DELAY_MS),
-        store_host=store_host,
-    )
+    text = record.properties
+    for name in _STEP:
+        text = without_property(text, name)
+    return replace(record, topic=topic, queue_id=int(queue), properties=text, store_host=store_host)

@@ -1,0 +1,108 @@
+"""Bugs in messages for a certain moment, and in taking them back (``gantry_broker.clients``)."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+PARKED = "gantry_broker.clients.core.delay.parked"
+LEVELS = "gantry_broker.clients.core.delay.levels"
+RECALLS = "gantry_broker.clients.recall:Recalls"
+STEPS, DELAYED = "core/test_timers.py", "test_delayed.py"
+
+
+def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
+    tests = UnitTests(f"unit/broker/clients/{killer}")
+    return Mutant(name, "timers", what, (Edit(place, text, other),), tests, quick=True)
+
+
+MUTANTS = (
+    _mutant(
+        "late-steps-add-up",
+        "a message of some hours comes seconds after its moment",
+        f"{PARKED}:next_park",
+        "min(int(due) - now_ms, int(left))",
+        "int(left)",
+        STEPS,
+    ),
+    _mutant(
+        "clock-behind-holds-for-ever",
+        "a next master whose clock is days behind keeps a message for days",
+        f"{PARKED}:next_park",
+        "min(int(due) - now_ms, int(left))",
+        "int(due) - now_ms",
+        STEPS,
+    ),
+    _mutant(
+        "hour-is-the-last-step",
+        "a message of an hour comes seconds after its moment",
+        f"{LEVELS}:next_step",
+        "wait_ms * 1.001 + _SPARE_MS > left_ms",
+        "wait_ms > left_ms",
+        STEPS,
+    ),
+    _mutant(
+        "timer-parked-by-who-consumes",
+        "a message that a consumer sends back waits for its moment again",
+        f"{PARKED}:wanted_time",
+        "TIMER_OUT_MS in properties or ",
+        "",
+        DELAYED,
+    ),
+    _mutant(
+        "timer-follows-the-wall-clock",
+        "a clock that jumps ahead delivers what was sent before at once",
+        "gantry_broker.clients.delivery:steady_time",
+        "int((loop.time() + behind_s) * 1000)",
+        "int(wall() * 1000)",
+        DELAYED,
+    ),
+    _mutant(
+        "step-begins-without-position",
+        "a message is delivered to its next step again by each master",
+        "gantry_broker.clients.delivery:Delivery._append",
+        "[*messages, progress]",
+        "messages or [progress]",
+        DELAYED,
+    ),
+    _mutant(
+        "recall-dies-with-its-master",
+        "a message that was taken back is delivered by the next master",
+        f"{RECALLS}.__init__",
+        "{key for _, key, _, _ in view.store.committed.of_group(GROUP)}",
+        "set()",
+        DELAYED,
+    ),
+    _mutant(
+        "recall-answered-from-memory",
+        "a recall that was answered is in no log",
+        f"{RECALLS}.recall",
+        "self._view.store.append([record], ",
+        "(lambda done: done(SendOutcome(ResponseCode.SUCCESS, None, ())))(",
+        DELAYED,
+    ),
+    _mutant(
+        "recall-forgotten-while-nothing-moves",
+        "a message that is late, since too few were in sync, comes though it was taken back",
+        f"{RECALLS}._forget_old",
+        "may_write and self._may_forget",
+        "may_write",
+        DELAYED,
+    ),
+    _mutant(
+        "timer-looked-for-at-one-step",
+        "a send for a moment is stored again by the next master",
+        "gantry_broker.clients.send:Sender.sought",
+        "record.queue_id = -1",
+        "pass",
+        "test_resent.py",
+    ),
+    Mutant(
+        "timers-trimmed",
+        "timers",
+        "the log is trimmed over a message that waits for its moment",
+        (Edit("gantry_broker.member.pins:oldest_parked", "range(QUEUES)", "range(64)"),),
+        UnitTests("unit/broker/member/test_delay_pins.py"),
+        quick=True,
+    ),
+)
