@@ -32,6 +32,7 @@ from gantry_proxy.core.refusals import CallRefused, of_broker
 from gantry_proxy.core.resources import group_of, topic_of
 from gantry_proxy.core.routes import ANY_QUEUE
 from gantry_proxy.core.settings import RECEIVE_BATCH
+from gantry_proxy.core.times import read_ms
 from gantry_proxy.messages import (
     AckMessageResponse,
     ChangeInvisibleDurationResponse,
@@ -225,7 +226,7 @@ class Consuming:
         """
         topic, group = topic_of(wanted.topic), group_of(wanted.group)
         handle = handles.parse(wanted.receipt_handle)
-        wanted_ms = wanted.invisible_duration.ToMilliseconds()
+        wanted_ms = read_ms(wanted.invisible_duration, "ILLEGAL_INVISIBLE_TIME")
         if not 0 <= wanted_ms <= INVISIBLE_MAX_MS:
             raise _no_invisible_time(wanted_ms, 0)
         self._renewals.drop(handle)
@@ -327,9 +328,7 @@ class Consuming:
         queue, topic = wanted.message_queue, topic_of(wanted.message_queue.topic)
         if wanted.query_offset_policy == TIMESTAMP:
             code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-            header: Any = SearchOffsetRequestHeader(
-                topic, queue.id, wanted.timestamp.ToMilliseconds()
-            )
+            header: Any = SearchOffsetRequestHeader(topic, queue.id, read_ms(wanted.timestamp))
         else:
             is_end = wanted.query_offset_policy == END
             code = RequestCode.GET_MAX_OFFSET if is_end else RequestCode.GET_MIN_OFFSET
@@ -361,7 +360,7 @@ def _messages(answer: RemotingCommand, place: str) -> list[Any]:
 
 
 def _invisible_ms(wanted: Any) -> int:
-    found = int(wanted.invisible_duration.ToMilliseconds())
+    found = read_ms(wanted.invisible_duration, "ILLEGAL_INVISIBLE_TIME")
     if not INVISIBLE_MIN_MS <= found <= INVISIBLE_MAX_MS:
         raise _no_invisible_time(found, INVISIBLE_MIN_MS)
     return found
@@ -375,7 +374,7 @@ def _no_invisible_time(found_ms: int, least_ms: int) -> CallRefused:
 def _poll_ms(wanted: Any, call: Call) -> int:
     longest_ms = POLL_MAX_MS
     if wanted.HasField("long_polling_timeout"):
-        longest_ms = min(longest_ms, int(wanted.long_polling_timeout.ToMilliseconds()))
+        longest_ms = min(longest_ms, read_ms(wanted.long_polling_timeout, "ILLEGAL_POLLING_TIME"))
     left_s = call.left_s()
     if left_s is not None:
         longest_ms = min(longest_ms, int(left_s * 1000) - POLL_MARGIN_MS)

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.errors import HeaderError
 from gantry_protocol.headers.client import (
     EndTransactionRequestHeader,
+    RecallMessageRequestHeader,
+    RecallMessageResponseHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records.batch import BatchMessage, encode_batch
 from gantry_protocol.records.ids import decode_offset_msg_id
 
@@ -102,6 +106,7 @@ class Producing:
             refusals.write(entry.status, code, answer.remark or "")
             entry.message_id = message.message_id
             entry.offset = header.queue_offset + number
+            entry.recall_handle = header.recall_handle or ""
             if message.is_transaction:
                 _, physical = decode_offset_msg_id(ids[number])
                 entry.transaction_id = handles.pack(
@@ -147,10 +152,29 @@ class Producing:
         return response
 
     async def recall(self, wanted: Any, call: Call) -> Any:
-        """RecallMessage: brokers keep no timers that could be taken back yet."""
+        """RecallMessage.
+
+        Raises:
+            CallRefused: the handle is none, or the broker did not take it.
+        """
+        topic = topic_of(wanted.topic)
+        try:
+            handle = RecallHandle.unpack(wanted.recall_handle)
+        except HeaderError as error:
+            raise CallRefused("BAD_REQUEST", str(error)) from error
+        if topic != handle.topic:
+            raise CallRefused("BAD_REQUEST", f"the message to recall is none of topic {topic}")
+        address = await self._masters.place(topic, handle.broker_name)
+        header = RecallMessageRequestHeader(topic, wanted.recall_handle, producer_group=topic)
+        answer = await self._masters.carry_out(
+            address,
+            lambda: request(RequestCode.RECALL_MESSAGE, to_ext(header)),
+            within_s(call),
+            repeatable=True,
+        )
         response = RecallMessageResponse()
-        text = "brokers hold no message that could be recalled"
-        refusals.write(response.status, "NOT_IMPLEMENTED", text)
+        response.message_id = from_ext(RecallMessageResponseHeader, answer.ext).msg_id
+        refusals.write(response.status)
         return response
 
 

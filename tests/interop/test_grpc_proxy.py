@@ -25,6 +25,7 @@ from support.java_programs import JavaProgram, process_of, running, until
 from support.proxies import proxy
 
 TOPIC, QUEUES, PAUSE_MS = "spoken", 4, 20
+BACK_EVERY = 3  # messages for a moment: one of so many is taken back
 PUSHED, TAKEN = "interop-push", "interop-simple"
 CALM_S = 5.0  # before a kill, and after it
 IN_FLIGHT_MAX = 64  # of a consumer, at each kill
@@ -109,6 +110,45 @@ def test_clients_lose_nothing_to_killed_proxies_and_masters(
     assert bool(failed) is ("push" in consuming)
     assert max(again) <= 2 * IN_FLIGHT_MAX
     assert not refused or language in ONE_ENDPOINT
+
+
+@pytest.mark.parametrize("language", [with_java, *with_others[:2]])
+def test_messages_come_at_their_moments_unless_they_are_taken_back(
+    cluster: CliCluster, tmp_path: Path, language: str
+) -> None:
+    """A master dies with what waits for its moment, and with what was taken back."""
+    start = partial(client, language, tmp_path)
+    ports = free_ports(2)
+    endpoint = f"127.0.0.1:{ports[0]}"
+    with (
+        proxy(cluster, ports),
+        start("simple", endpoint, TOPIC, TAKEN) as taken,
+        start("later", endpoint, TOPIC, PAUSE_MS) as producer,
+    ):
+        until(lambda: len(taken.of_kind("DONE")) > 20, "it consumes", taken, producer)
+        kill_master(cluster)
+        producer.process.kill()
+        producer.reader.join(CALM_S)
+        due_ms = {key: int(moment) for key, moment in producer.of_kind("LATER")}
+        back = {key for key, *_ in producer.of_kind("BACK")}
+        refused = len(producer.of_kind("NACK"))
+        kept = {key for key in due_ms if int(key.removeprefix("key-")) % BACK_EVERY}
+        until(lambda: kept <= done(taken).keys(), "what was not taken back comes", taken)
+        time.sleep(CALM_S)
+        came = dict.fromkeys(done(taken))
+        late_ms = [
+            at_ms - due_ms[line[1]]
+            for line, at_ms in zip(taken.lines, taken.read_at_ms, strict=True)
+            if line[0] == "GOT" and line[2] == "1" and line[1] in due_ms
+        ]
+    late_ms.sort()
+    print(
+        f"\nGRPC {language} moments: {len(kept)} came, {len(back)} taken back, {refused} refused;"
+        f" late by {late_ms[len(late_ms) // 2]:.0f} ms in the middle, {late_ms[-1]:.0f} ms at most"
+    )
+    assert back
+    assert not back & came.keys()
+    assert late_ms[0] >= 0
 
 
 def test_transactions_end_as_their_producer_says(cluster: CliCluster, tmp_path: Path) -> None:

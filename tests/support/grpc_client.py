@@ -73,7 +73,10 @@ class GrpcClient:
             message.system_properties.message_id = body[:64].decode()
             message.system_properties.message_type = MESSAGE_TYPES[kind]
             for name, value in system.items():
-                setattr(message.system_properties, name, value)
+                if name == "delivery_timestamp":  # ms since 1970
+                    message.system_properties.delivery_timestamp.FromMilliseconds(value)
+                else:
+                    setattr(message.system_properties, name, value)
         return await self.ask("SendMessage", wanted)
 
     def receiving(self, topic: str, group: str, place: str, **changes: Any) -> Any:

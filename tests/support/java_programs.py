@@ -25,13 +25,17 @@ class JavaProgram:
         self.process = process
         self._errors = errors
         self.lines: list[list[str]] = []
+        self.read_at_ms: list[float] = []  # by line, since 1970
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout:
-            self.lines.extend(words for line in self.process.stdout if (words := line.split()))
+            for line in self.process.stdout:
+                if words := line.split():
+                    self.read_at_ms.append(time.time() * 1000)
+                    self.lines.append(words)
 
     def told(self) -> str:
         """For a failure: how much it has said, its last words, and its errors."""

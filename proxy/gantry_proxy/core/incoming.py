@@ -10,6 +10,7 @@ from gantry_protocol.records.properties import (
     DELAY_TIME_LEVEL,
     KEYS,
     TAGS,
+    TIMER_DELIVER_MS,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     decode_properties,
@@ -20,10 +21,10 @@ from gantry_proxy.core.outgoing import (
     COMPRESSED,
     SHARDING_KEY,
     SYSTEM,
-    TIMER_DELIVER_MS,
     TRACE_CONTEXT,
 )
 from gantry_proxy.core.resources import fill
+from gantry_proxy.core.times import write_ms
 from gantry_proxy.messages import ENCODINGS, MESSAGE_TYPES, Message
 
 if TYPE_CHECKING:
@@ -70,14 +71,14 @@ def _describe(system: Any, record: MessageRecord, properties: dict[str, str]) ->
     is_compressed = record.sys_flag & COMPRESSED
     system.body_encoding = ENCODINGS["GZIP" if is_compressed else "IDENTITY"]
     system.message_type = MESSAGE_TYPES[_type_of(properties)]
-    system.born_timestamp.FromMilliseconds(record.born_timestamp)
+    write_ms(system.born_timestamp, record.born_timestamp)
     system.born_host = properties.get(BORN_HOST) or f"{record.born_host[0]}:{record.born_host[1]}"
-    system.store_timestamp.FromMilliseconds(record.store_timestamp)
+    write_ms(system.store_timestamp, record.store_timestamp)
     system.store_host = f"{host}:{port}"
     system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
     due_ms = properties.get(TIMER_DELIVER_MS, "")
     if due_ms.isascii() and due_ms.isdecimal() and len(due_ms) < 16:
-        system.delivery_timestamp.FromMilliseconds(int(due_ms))
+        write_ms(system.delivery_timestamp, int(due_ms))
     if SHARDING_KEY in properties:
         system.message_group = properties[SHARDING_KEY]
     if TRACE_CONTEXT in properties:

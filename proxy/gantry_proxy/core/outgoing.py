@@ -12,6 +12,7 @@ from gantry_protocol.records.properties import (
     KEYS,
     PRODUCER_GROUP,
     TAGS,
+    TIMER_DELIVER_MS,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     WAIT_STORE_MSG_OK,
@@ -20,6 +21,7 @@ from gantry_protocol.records.properties import (
 
 from gantry_proxy.core.refusals import CallRefused
 from gantry_proxy.core.resources import topic_of
+from gantry_proxy.core.times import read_ms
 from gantry_proxy.messages import ENCODINGS, MESSAGE_TYPES
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 USER_PROPERTIES_MAX = 128
 PROPERTY_BYTES_MAX = 16 * 1024
 GROUP_BYTES_MAX = 64
-DELAY_MAX_MS = 24 * 3_600_000
+DELAY_MAX_MS = 40 * 24 * 3_600_000  # as brokers take it
 RECOVERY_MAX_S = 3_600
 COMPRESSED, PREPARED = 0x1, 0x4
 KEY_SEPARATOR = " "
@@ -38,7 +40,6 @@ SHARDING_KEY = "__SHARDINGKEY"
 BORN_HOST = "__BORNHOST"
 BORN_TIMESTAMP = "BORN_TIMESTAMP"
 TRACE_CONTEXT = "TRACE_CONTEXT"
-TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 RECONSUME_TIME = "RECONSUME_TIME"
 
@@ -125,7 +126,7 @@ def _outgoing(message: Any, peer: str, now_ms: int) -> Outgoing:
         body=message.body,
         properties=encode_properties(properties),
         sys_flag=(COMPRESSED if compressed else 0) | (PREPARED if prepared else 0),
-        born_ms=system.born_timestamp.ToMilliseconds(),
+        born_ms=read_ms(system.born_timestamp),
         message_group=system.message_group,
         is_transaction=prepared,
     )
@@ -153,7 +154,7 @@ def _user_properties(message: Any) -> dict[str, str]:
 def _system_properties(system: Any, topic: str, peer: str, now_ms: int) -> dict[str, str]:
     if not system.message_id.strip() or _has_control(system.message_id):
         raise CallRefused("ILLEGAL_MESSAGE_ID", "message id cannot be empty")
-    born_ms = system.born_timestamp.ToMilliseconds() or now_ms
+    born_ms = read_ms(system.born_timestamp) or now_ms
     found = _words(system) | {
         UNIQ_KEY: system.message_id,
         WAIT_STORE_MSG_OK: "true",
@@ -165,7 +166,7 @@ def _system_properties(system: Any, topic: str, peer: str, now_ms: int) -> dict[
         if system.HasField("orphaned_transaction_recovery_duration"):
             found[CHECK_IMMUNITY_S] = str(_recovery_s(system))
     if system.HasField("delivery_timestamp"):
-        due_ms = system.delivery_timestamp.ToMilliseconds()
+        due_ms = read_ms(system.delivery_timestamp, "ILLEGAL_DELIVERY_TIME")
         if due_ms - now_ms > DELAY_MAX_MS:
             text = f"the max delay time of message is too large, max is {DELAY_MAX_MS}"
             raise CallRefused("ILLEGAL_DELIVERY_TIME", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -97,9 +98,6 @@ async def test_what_is_not_there_is_refused_by_name(client: GrpcClient, topic: s
     assert code(await client.send("nowhere", b"a")) == "TOPIC_NOT_FOUND"
     found, _ = await client.receive(topic, "g", "nobody")
     assert found == "BAD_REQUEST"
-    assert code(await client.ask("RecallMessage", messages.RecallMessageRequest())) == (
-        "NOT_IMPLEMENTED"
-    )
 
 
 async def test_sent_received_and_acknowledged_at_another_proxy(
@@ -114,6 +112,35 @@ async def test_sent_received_and_acknowledged_at_another_proxy(
     assert await other.ack(topic, "g", handle(found[b"a"])) == ["OK"]
     assert await client.ack(topic, "g", handle(found[b"a"])) == ["OK"]  # twice is as good as once
     assert (await client.receive(topic, "g", PLACE))[0] == "MESSAGE_NOT_FOUND"
+
+
+async def test_a_message_comes_at_its_moment_unless_it_is_taken_back(
+    client: GrpcClient, other: GrpcClient, topic: str
+) -> None:
+    due_ms = int(time.time() * 1000) + 1_500
+    later, back = [
+        await client.send(topic, body, kind="DELAY", delivery_timestamp=due_ms)
+        for body in (b"later", b"back")
+    ]
+    assert code(later) == "OK"
+    recall = messages.RecallMessageRequest(recall_handle=back.entries[0].recall_handle)
+    recall.topic.name = topic
+    answer = await other.ask("RecallMessage", recall)
+    assert (code(answer), answer.message_id) == ("OK", "back")
+    found: dict[bytes, messages.Message] = {}
+    while not found:
+        found = await taken(client, topic)
+    assert time.time() * 1000 >= due_ms
+    assert set(found) == {b"later"}
+    assert found[b"later"].system_properties.delivery_timestamp.ToMilliseconds() == due_ms
+    assert await client.ack(topic, "g", handle(found[b"later"])) == ["OK"]
+    recall.recall_handle = later.entries[0].recall_handle
+    assert code(await client.ask("RecallMessage", recall)) == "BAD_REQUEST", "its moment is over"
+    recall.recall_handle = "nobody's"
+    assert code(await client.ask("RecallMessage", recall)) == "BAD_REQUEST"
+    recall.recall_handle = later.entries[0].recall_handle
+    recall.topic.name = "nowhere"
+    assert code(await client.ask("RecallMessage", recall)) == "BAD_REQUEST"
 
 
 async def test_a_batch_is_stored_whole(client: GrpcClient, topic: str) -> None:

@@ -1,7 +1,8 @@
 // The official gRPC client in Node with its defaults, as one process that goes on until killed.
 //
 // Prints what `java_grpc`'s program prints: READY, ACK key, NACK key error, GOT key attempt,
-// DONE key, FAILED key, ERROR error.
+// DONE key, FAILED key, ERROR error. `later` sends messages for moments of the next seconds, says
+// LATER key moment, and takes every third one back: BACK key.
 const { Producer, PushConsumer, SimpleConsumer, ConsumeResult } = require('rocketmq-client-nodejs');
 
 const [role, endpoints, topic, last] = process.argv.slice(2);
@@ -22,6 +23,28 @@ async function produce() {
     try {
       await producer.send({ topic, keys: [key], body: Buffer.from(`message ${number}`) });
       say(`ACK ${key}`);
+    } catch (error) {
+      say(`NACK ${key} ${word(error)}`);
+    }
+    await sleep(Number(last));
+  }
+}
+
+async function later() {
+  const producer = new Producer({ ...server, topics: [topic] });
+  await producer.startup();
+  say('READY');
+  for (let number = 0; ; number++) {
+    const key = `key-${number}`;
+    const deliveryTimestamp = new Date(Date.now() + 3000 + 700 * (number % 5));
+    try {
+      const body = Buffer.from(`message ${number}`);
+      const receipt = await producer.send({ topic, keys: [key], body, deliveryTimestamp });
+      say(`LATER ${key} ${deliveryTimestamp.getTime()}`);
+      if (number % 3 === 0) {
+        await producer.recallMessage(topic, receipt.recallHandle);
+        say(`BACK ${key}`);
+      }
     } catch (error) {
       say(`NACK ${key} ${word(error)}`);
     }
@@ -65,4 +88,4 @@ async function simple() {
   }
 }
 
-({ produce, push, simple })[role]();
+({ produce, later, push, simple })[role]();

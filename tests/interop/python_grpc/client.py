@@ -1,8 +1,9 @@
 """The official gRPC client in Python with its defaults, as one process that goes on until killed.
 
 Prints what ``java_grpc``'s program prints: READY, ACK key, NACK key error, GOT key attempt, DONE
-key, FAILED key, ERROR error. `transact` sends half messages and commits every second one; of each
-third one of these it says nothing, and commits it when it is asked.
+key, FAILED key, ERROR error. `later` sends messages for moments of the next seconds, says LATER key
+moment, and takes every third one back: BACK key. `transact` sends half messages and commits every
+second one; of each third one of these it says nothing, and commits it when it is asked.
 """
 
 import sys
@@ -57,6 +58,26 @@ def produce(server: ClientConfiguration, topic: str, pause_ms: str) -> None:
         try:
             producer.send(message)
             say(f"ACK key-{number}")
+        except Exception as error:  # noqa: BLE001 - told, whatever it is
+            say(f"NACK key-{number} {word(error)}")
+        number += 1
+        time.sleep(int(pause_ms) / 1000)
+
+
+def later(server: ClientConfiguration, topic: str, pause_ms: str) -> None:
+    producer = Producer(server, (topic,))
+    producer.startup()
+    say("READY")
+    number = 0
+    while True:
+        try:
+            message = made(topic, number)
+            message.delivery_timestamp = int(time.time()) + 3 + number % 4  # seconds
+            receipt = producer.send(message)
+            say(f"LATER key-{number} {message.delivery_timestamp * 1000}")
+            if number % 3 == 0:
+                producer.recall_message(topic, receipt.recall_handle)
+                say(f"BACK key-{number}")
         except Exception as error:  # noqa: BLE001 - told, whatever it is
             say(f"NACK key-{number} {word(error)}")
         number += 1
@@ -127,6 +148,11 @@ def simple(server: ClientConfiguration, topic: str, group: str) -> None:
 
 if __name__ == "__main__":
     role, endpoints, *rest = sys.argv[1:]
-    {"produce": produce, "transact": transact, "push": push, "simple": simple}[role](
-        ClientConfiguration(endpoints, Credentials()), *rest
-    )
+    roles = {
+        "produce": produce,
+        "later": later,
+        "transact": transact,
+        "push": push,
+        "simple": simple,
+    }
+    roles[role](ClientConfiguration(endpoints, Credentials()), *rest)

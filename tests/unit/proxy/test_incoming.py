@@ -122,3 +122,14 @@ def test_an_answer_that_does_not_fit_together_is_an_error(starts: str) -> None:
     header = PopMessageResponseHeader(50, 10_000, 0, 0, starts)
     with pytest.raises(BodyError):
         popped(header, encode_record(record()), "orders-a")
+
+
+@pytest.mark.parametrize("ms", [-1, -(2**63), 2**63 - 1])
+def test_times_that_are_none_hold_up_no_message(ms: int) -> None:
+    """Whoever sends by the other protocol may say anything."""
+    far = {"TIMER_DELIVER_MS": "9" * 15, "TIMER_OUT_MS": "1"}
+    stored = record(far)
+    stored.born_timestamp = stored.store_timestamp = ms
+    found = message_of(stored, "handle").system_properties
+    for time in (found.born_timestamp, found.store_timestamp, found.delivery_timestamp):
+        assert 0 <= time.ToMilliseconds() <= 253_402_300_799_999

@@ -89,6 +89,14 @@ def test_a_delay_is_the_time_at_which_it_ends() -> None:
     assert sent(made)[1]["TIMER_DELIVER_MS"] == str(NOW_MS + 5_000)
     made.system_properties.delivery_timestamp.FromMilliseconds(NOW_MS + DELAY_MAX_MS + 1)
     assert refusal(made) == "ILLEGAL_DELIVERY_TIME"
+    made.system_properties.delivery_timestamp.seconds = NOW_MS  # milliseconds where seconds belong
+    assert refusal(made) == "ILLEGAL_DELIVERY_TIME"
+
+
+def test_a_time_of_birth_that_is_none_is_refused() -> None:
+    made = message()
+    made.system_properties.born_timestamp.seconds = NOW_MS
+    assert refusal(made) == "BAD_REQUEST"
 
 
 @pytest.mark.parametrize(

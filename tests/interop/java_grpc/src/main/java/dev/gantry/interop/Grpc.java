@@ -16,7 +16,8 @@ import org.apache.rocketmq.client.apis.producer.Producer;
 /**
  * The official gRPC client with its defaults, as one process that goes on until it is killed. Prints a line per event:
  * {@code READY}, {@code ACK key}, {@code NACK key error}, {@code GOT key attempt}, {@code DONE key} for a message that
- * the server has acknowledged to be consumed, {@code FAILED key} for one that is to come again, {@code ERROR error}.
+ * the server has acknowledged to be consumed, {@code FAILED key} for one that is to come again, {@code ERROR error};
+ * {@code LATER key moment} for one that is sent for a moment of the next seconds, {@code BACK key} if it was taken back.
  */
 public final class Grpc {
     private static final Duration INVISIBLE = Duration.ofSeconds(10);
@@ -31,6 +32,9 @@ public final class Grpc {
         switch (args[0]) {
             case "produce":
                 produce(server, topic, Integer.parseInt(args[3]));
+                break;
+            case "later":
+                later(server, topic, Integer.parseInt(args[3]));
                 break;
             case "push":
                 push(server, topic, args[3]);
@@ -55,6 +59,31 @@ public final class Grpc {
             try {
                 producer.send(message);
                 say("ACK " + key);
+            } catch (ClientException error) {
+                say("NACK " + key + " " + word(error));
+            }
+            Thread.sleep(pauseMillis);
+        }
+    }
+
+    /** Sends messages for moments of the next seconds, and takes every third one back. */
+    private static void later(ClientConfiguration server, String topic, int pauseMillis) throws Exception {
+        ClientServiceProvider provider = ClientServiceProvider.loadService();
+        Producer producer = provider.newProducerBuilder().setClientConfiguration(server).setTopics(topic).build();
+        say("READY");
+        for (int number = 0;; number++) {
+            String key = "key-" + number;
+            long dueMillis = System.currentTimeMillis() + 3000 + 700 * (number % 5);
+            byte[] body = ("message " + number).getBytes(StandardCharsets.UTF_8);
+            Message message = provider.newMessageBuilder()
+                .setTopic(topic).setKeys(key).setBody(body).setDeliveryTimestamp(dueMillis).build();
+            try {
+                String handle = producer.send(message).getRecallHandle();
+                say("LATER " + key + " " + dueMillis);
+                if (number % 3 == 0) {
+                    producer.recallMessage(topic, handle);
+                    say("BACK " + key);
+                }
             } catch (ClientException error) {
                 say("NACK " + key + " " + word(error));
             }
