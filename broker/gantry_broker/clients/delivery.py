@@ -76,7 +76,7 @@ class Delivery:
     Args:
         view: the group; it is the master.
         levels: the delays of this broker.
-        time_ms: ms since 1970 (``steady_time``).
+        wall: seconds since 1970.
         recalls: messages for a certain moment that were taken back.
 
     Attributes:
@@ -87,7 +87,7 @@ class Delivery:
     """
 
     def __init__(
-        self, view: GroupView, levels: DelayLevels, time_ms: Callable[[], int], recalls: Recalls
+        self, view: GroupView, levels: DelayLevels, wall: Callable[[], float], recalls: Recalls
     ) -> None:
         """Take up every level where the log says it is."""
         self.delivered = 0
@@ -96,7 +96,7 @@ class Delivery:
         self.refused = 0
         self._view = view
         self._levels = levels
-        self._time_ms = time_ms
+        self._wall = wall
         self.recalls = recalls
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None  # uvloop's has no time of its own
@@ -168,7 +168,7 @@ class Delivery:
         if self._is_closed:
             return
         self._is_asking = False
-        wall_ms = self._time_ms()
+        wall_ms = self._wall_ms()
         # Whole ms that leave something out would make what came now early.
         now_ms = math.ceil(round(self._loop.time() * 1000, 3))
         if isinstance(queues, Refusal):
@@ -209,6 +209,9 @@ class Delivery:
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
+
+    def _wall_ms(self) -> int:
+        return int(self._wall() * 1000)
 
     # ---- what
 
@@ -258,7 +261,13 @@ class Delivery:
         if count == 0:
             return
         position = records[count - 1].queue_offset + 1
-        found = [self._real(record) for record in records[:count]]
+        now_ms, wall_ms = self._now_ms(), self._wall_ms()
+        found = [
+            self._next_step(record, self._schedule.late_ms(number, parked[at], now_ms, wall_ms))
+            if is_timer(record)
+            else self._real(record)
+            for at, record in enumerate(records[:count])
+        ]
         leaving = next((at for at, item in enumerate(found) if isinstance(item, _Leaving)), None)
         if leaving == 0:
             self._pass_on(number, found[0], records[0].queue_offset + 1)  # type: ignore[arg-type]
@@ -289,13 +298,14 @@ class Delivery:
 
         self._view.queues.pass_on(as_sent(leaving.message), leaving.place, told)
 
-    def _real(self, parked: MessageRecord) -> "MessageRecord | _Leaving | _Recalled | None":
-        """The record to append: the message, or as it waits on; None if nobody can have it."""
-        if self._is_recalled(parked):
+    def _next_step(self, parked: MessageRecord, late_ms: int) -> "_Found":
+        """A timer's message as it waits on, or to be delivered."""
+        if self.recalls.takes(decode_properties(parked.properties).get(UNIQ_KEY)):
             return _Recalled()
-        waiting = next_park(parked, self._time_ms(), self._view.store_host)
-        if waiting is not None:
-            return waiting
+        return next_park(parked, late_ms, self._view.store_host) or self._real(parked)
+
+    def _real(self, parked: MessageRecord) -> "_Found":
+        """The message to deliver; None if there is nobody it could be delivered to."""
         try:
             message = unpark(parked, self._view.store_host)
             encode_record(message)
@@ -314,12 +324,6 @@ class Delivery:
             reason = f"topic {message.topic} was deleted"
         _log.warning("passed over", queue=parked.queue_id, reason=reason)
         return None
-
-    def _is_recalled(self, parked: MessageRecord) -> bool:
-        """Whether it waits for its moment, and was taken back."""
-        if not len(self.recalls) or not is_timer(parked):
-            return False
-        return self.recalls.takes(decode_properties(parked.properties).get(UNIQ_KEY))
 
     def _append(
         self,
@@ -359,16 +363,6 @@ class Delivery:
         self._schedule.refused(number, self._now_ms())
 
 
-def steady_time(wall: Callable[[], float]) -> Callable[[], int]:
-    """The time of a mastership that begins now, ms since 1970: no jump of a clock moves it.
-
-    ``wall`` (seconds since 1970) says when it began, and is not looked at again.
-    """
-    loop = asyncio.get_running_loop()
-    behind_s = wall() - loop.time()
-    return lambda: int((loop.time() + behind_s) * 1000)
-
-
 class _Recalled(NamedTuple):
     """A message that was taken back."""
 
@@ -378,3 +372,6 @@ class _Leaving(NamedTuple):
 
     message: MessageRecord
     place: Segment
+
+
+_Found = MessageRecord | _Leaving | _Recalled | None  # what becomes of a parked message

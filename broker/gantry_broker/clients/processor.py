@@ -27,7 +27,7 @@ from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
 from gantry_broker.clients.core.placing import Placing
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.creation import TopicCreation
-from gantry_broker.clients.delivery import Delivery, steady_time
+from gantry_broker.clients.delivery import Delivery
 from gantry_broker.clients.drain import GRACE_S, GroupDrain, Leaving, Staying
 from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
@@ -181,8 +181,7 @@ class ClientProcessor:
             drain_grace_s,
         )
         locks = view.consumers.locks
-        time_ms = steady_time(clock)
-        self.recalls = Recalls(view, time_ms, self._writer.soon)
+        self.recalls = Recalls(view, clock, self._writer.soon)
         self._sender = Sender(
             view,
             self._creation,
@@ -191,7 +190,6 @@ class ClientProcessor:
             self.transactions,
             self.traffic,
             clock,
-            time_ms,
             self.drain,
             max_batch_messages,
         )
@@ -311,7 +309,7 @@ class ClientProcessor:
             offsets_kept_hours,
             self.pops.taking.take_groups,
         )
-        self.delivery = self.drain.delivery = Delivery(view, levels, time_ms, self.recalls)
+        self.delivery = self.drain.delivery = Delivery(view, levels, clock, self.recalls)
         self.drain.learned()
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 

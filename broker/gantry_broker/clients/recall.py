@@ -43,7 +43,7 @@ class Recalls:
 
     Args:
         view: the group; it is the master.
-        time_ms: the time by which timers are judged (``steady_time``).
+        clock: seconds since 1970.
         write_soon: has changed offsets written.
 
     Attributes:
@@ -51,12 +51,12 @@ class Recalls:
     """
 
     def __init__(
-        self, view: GroupView, time_ms: Callable[[], int], write_soon: Callable[[], None]
+        self, view: GroupView, clock: Callable[[], float], write_soon: Callable[[], None]
     ) -> None:
         """Take up what earlier masters were told."""
         self.taken_back = 0
         self._view = view
-        self._time_ms = time_ms
+        self._clock = clock
         self._write_soon = write_soon
         self._keys = {key for _, key, _, _ in view.store.committed.of_group(GROUP)}
         self._may_forget = False
@@ -92,7 +92,7 @@ class Recalls:
     def _refusal(self, header: RecallMessageRequestHeader, handle: RecallHandle) -> Refusal | None:
         if self._view.store.topics.lookup(header.topic) is None:
             return topic_rules.unknown_topic(header.topic)
-        left_ms = handle.due_ms - self._time_ms()
+        left_ms = handle.due_ms - int(self._clock() * 1000)
         if handle.topic != header.topic:
             reason = "topic not match"
         elif handle.broker_name != self._view.broker_name:
@@ -126,7 +126,7 @@ class Recalls:
         """Forget rows after their time, and nothing while what is late may still have to come."""
         may_write = self._view.accepting_writes() is None
         if may_write and self._may_forget:
-            before_s = self._time_ms() // 1000 - KEPT_S
+            before_s = int(self._clock()) - KEPT_S
             for _, key, _, due_s in self._view.store.committed.of_group(GROUP):
                 if due_s < before_s:
                     self._keys.discard(key)

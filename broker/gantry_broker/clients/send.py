@@ -66,7 +66,6 @@ class Sender(PlainSender):
         transactions: Transactions,
         traffic: Traffic,
         clock: Callable[[], float],
-        time_ms: Callable[[], int],
         drain: GroupDrain,
         max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
@@ -76,7 +75,6 @@ class Sender(PlainSender):
         self._locks = locks
         self._levels = levels
         self._transactions = transactions
-        self._time_ms = time_ms
         self._drain = drain
 
     def _without_topic(
@@ -177,7 +175,7 @@ class Sender(PlainSender):
         """A message that asks for a delay, or the half message ``half_of``, as it waits."""
         is_dead = record.topic.startswith(DEAD_LETTER_PREFIX)
         level = 0 if is_dead else wanted_level(asked)
-        now_ms = self._time_ms()
+        now_ms = int(self._clock() * 1000)
         due_ms = None if is_dead else wanted_time(asked, now_ms)
         if half_of is not None:
             if level > 0 or due_ms is not None:

@@ -8,7 +8,8 @@ from sim.mutants.planting import Edit
 PARKED = "gantry_broker.clients.core.delay.parked"
 LEVELS = "gantry_broker.clients.core.delay.levels"
 RECALLS = "gantry_broker.clients.recall:Recalls"
-STEPS, DELAYED = "core/test_timers.py", "test_delayed.py"
+SCHEDULE = "gantry_broker.clients.core.delay.schedule:Schedule"
+STEPS, SCHEDULED, DELAYED = "core/test_timers.py", "core/test_schedule.py", "test_delayed.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
@@ -21,17 +22,17 @@ MUTANTS = (
         "late-steps-add-up",
         "a message of some hours comes seconds after its moment",
         f"{PARKED}:next_park",
-        "min(int(due) - now_ms, int(left))",
+        "int(left) - late_ms",
         "int(left)",
         STEPS,
     ),
     _mutant(
-        "clock-behind-holds-for-ever",
-        "a next master whose clock is days behind keeps a message for days",
-        f"{PARKED}:next_park",
-        "min(int(due) - now_ms, int(left))",
-        "int(due) - now_ms",
-        STEPS,
+        "lateness-of-an-outage-forgotten",
+        "a message that waited while there was no master comes as much too late",
+        f"{SCHEDULE}.late_ms",
+        "if message.offset < level.inherited:",
+        "if False:",
+        SCHEDULED,
     ),
     _mutant(
         "hour-is-the-last-step",
@@ -52,10 +53,10 @@ MUTANTS = (
     _mutant(
         "timer-follows-the-wall-clock",
         "a clock that jumps ahead delivers what was sent before at once",
-        "gantry_broker.clients.delivery:steady_time",
-        "int((loop.time() + behind_s) * 1000)",
-        "int(wall() * 1000)",
-        DELAYED,
+        f"{SCHEDULE}.late_ms",
+        "min(max(wall_ms - message.stored_at_ms - message.delay_ms, least_ms), most_ms)",
+        "max(wall_ms - message.stored_at_ms - message.delay_ms, least_ms)",
+        SCHEDULED,
     ),
     _mutant(
         "step-begins-without-position",

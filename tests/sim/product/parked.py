@@ -56,6 +56,7 @@ TOPIC = "parked"
 LEVELS_MS = (300, 1_500)
 TIMERS_MS = (50, 4_000)
 IN_TIME_US = 300_000  # before its moment: nobody delivers a message that is taken back then
+STEPS_MAX = 4  # until one of them; each store time is in ms
 STEPS = -1  # what stands for the levels of all timers
 BURST = 15
 SETTINGS = {
@@ -215,7 +216,8 @@ class Parked:
                 await rests.after_turn()
                 delay_ms = rng.randint(*TIMERS_MS)
                 waits_us = int(delay_ms * 1000 * (1 - self._cluster.drift))
-                key = self._new(rng, _Message(self._cluster.world.now_us + waits_us - 1000))
+                due_us = self._cluster.world.now_us + waits_us - 1000 * STEPS_MAX
+                key = self._new(rng, _Message(due_us))
                 asked = f"TIMER_DELAY_MS\x01{delay_ms}\x02"
                 answer = await self._send(line, key, send_ext(TOPIC, key, rng.randrange(2), asked))
                 await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))

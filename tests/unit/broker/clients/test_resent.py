@@ -329,7 +329,7 @@ async def test_a_timer_is_found_when_there_is_less_time_left(client, group, monk
         more = f"TIMER_DELIVER_MS\x01{group.now_ms + 60_000}\x02"
         ext = header(key, more=more)
         first = client.call(310, ext, b"hello")
-        monkeypatch.setattr(client.processor._sender, "_time_ms", lambda: group.now_ms + 20_000)
+        monkeypatch.setattr(client.processor._sender, "_clock", lambda: group.now_ms / 1000 + 20)
         answer = await again_later(client, ext)
         assert (answer.code, answer.ext["msgId"]) == (0, first.ext["msgId"])
         if key:

@@ -6,10 +6,9 @@ and ``REAL_QID``, as clients know it, so delivery does not check for a delay: it
 park the message again, for ever.
 
 A timer (5.x: ``TIMER_DELAY_SEC``, ``TIMER_DELAY_MS``, ``TIMER_DELIVER_MS``) is parked once for each
-step that it waits (``levels.STEPS_MS``). Its record names the moment it is due, ``TIMER_OUT_MS`` as
-upstream's, so that what one step was late is taken off the next; and how much longer it is to be
-parked at most, so that a clock that is behind cannot hold it for ever. Upstream:
-``HookUtils.handleScheduleMessage``.
+step that it waits (``levels.STEPS_MS``). Its record says how much longer it is to be parked then;
+what one step is late is taken off that. ``TIMER_OUT_MS``, upstream's name, says when it was to be
+due, for who consumes it. Upstream: ``HookUtils.handleScheduleMessage``.
 """
 
 from collections.abc import Mapping
@@ -110,16 +109,13 @@ def is_timer(record: MessageRecord) -> bool:
     return record.topic == SCHEDULE_TOPIC and LEFT_MS + NAME_VALUE_SEPARATOR in record.properties
 
 
-def next_park(parked: MessageRecord, now_ms: int, store_host: Host) -> MessageRecord | None:
-    """The same message as it waits for its next step; None once it is due.
+def next_park(parked: MessageRecord, late_ms: int, store_host: Host) -> MessageRecord | None:
+    """A timer's message as it waits for its next step; None once it is due.
 
-    ``now_ms`` is the clock by which the first step was counted, or that of another broker.
+    ``late_ms`` have passed since its step was over.
     """
-    properties = decode_properties(parked.properties)
-    left, due = properties.get(LEFT_MS, ""), properties.get(TIMER_OUT_MS, "")
-    if not (left.isdigit() and due.isdigit()):
-        return None
-    left_ms = min(int(due) - now_ms, int(left))
+    left = decode_properties(parked.properties).get(LEFT_MS, "")
+    left_ms = int(left) - late_ms if left.isascii() and left.isdigit() else 0
     if left_ms <= 0:
         return None
     text = parked.properties

@@ -188,6 +188,21 @@ class Schedule:
         level.backoff_ms = min(max(BACKOFF_FIRST_MS, 2 * level.backoff_ms), BACKOFF_MAX_MS)
         level.not_before_ms = now_ms + level.backoff_ms
 
+    def late_ms(self, number: int, message: Parked, now_ms: int, wall_ms: int) -> int:
+        """How long ago a message was due that is read now; never less, but for a wrong wall clock.
+
+        What came in this mastership is due together with what came within a thousandth of its delay
+        later. How much of that it waited the wall clock says, and cannot say more. For what was
+        there before, the wall clock of the beginning counts.
+        """
+        level = self.levels[number]
+        if message.offset < level.inherited:
+            time_ms = self._began_wall_ms + now_ms - self._began_ms
+            return max(0, time_ms - message.stored_at_ms - message.delay_ms)
+        least_ms = max(0, now_ms - level.due_at(message, self._began_ms, self._began_wall_ms))
+        most_ms = least_ms + message.delay_ms // _MARKS_PER_DELAY
+        return min(max(wall_ms - message.stored_at_ms - message.delay_ms, least_ms), most_ms)
+
     def overdue_ms(self, number: int, now_ms: int) -> int:
         """The delay of the level's first message beyond its time; 0 while none is known."""
         due_ms = self.levels[number].due_ms

@@ -13,6 +13,8 @@ from gantry_broker.clients.core.delay.schedule import (
     Parked,
     Schedule,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from support.delay_world import BATCH, DELAYS_MS, DelayWorld
 
 NOW, WALL = 1_000_000, 1_700_000_000_000
@@ -167,3 +169,23 @@ def test_without_a_crash_each_message_is_delivered_once() -> None:
         for level in range(len(DELAYS_MS)):
             numbers = [one.number for one in world.delivered(level)]
             assert len(numbers) == len(set(numbers))
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_a_wrong_clock_makes_a_message_of_this_mastership_hardly_later(jump_ms: int) -> None:
+    """It came within the 100 ms that the level takes together."""
+    schedule = Schedule([Level(0, 0, 0, 100_000)], 0, WALL)
+    schedule.levels[0].arrived(1, 1_000)
+    schedule.levels[0].arrived(2, 1_090)
+    message = Parked(0, WALL + 1_000, 100_000)
+    assert schedule.late_ms(0, message, 101_090, WALL + 101_090) == 90
+    assert 0 <= schedule.late_ms(0, message, 101_090, WALL + 101_090 + jump_ms) <= 100
+    assert 500 <= schedule.late_ms(0, message, 101_590, WALL + 101_590 + jump_ms) <= 600
+
+
+def test_what_was_due_while_there_was_no_master_is_as_late_as_that() -> None:
+    schedule = Schedule([Level(0, 1, 1, 100_000)], 5_000, WALL)
+    message = Parked(0, WALL - 160_000, 100_000)
+    assert schedule.late_ms(0, message, 5_000, 0) == 60_000
+    assert schedule.late_ms(0, message, 6_000, 0) == 61_000
+    assert schedule.late_ms(0, Parked(0, WALL + 10**9, 100_000), 105_000, 0) == 0, "a clock behind"
