@@ -31,12 +31,10 @@ from gantry_protocol.queue_map import Segment
 from gantry_protocol.records import (
     SCHEDULE_TOPIC,
     MessageRecord,
-    decode_properties,
     decode_records,
     delay_of,
     encode_record,
 )
-from gantry_protocol.records.properties import UNIQ_KEY
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import Offset
 
@@ -46,10 +44,11 @@ from gantry_broker.clients.core.delay.parked import (
     as_sent,
     is_timer,
     next_park,
+    park_again,
     unpark,
 )
 from gantry_broker.clients.core.delay.schedule import Level, Parked, Schedule
-from gantry_broker.clients.recall import Recalls
+from gantry_broker.clients.recall import FORGET_EVERY_S, Recalls
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     GetResult,
@@ -65,6 +64,7 @@ from gantry_broker.store.contract import (
 from gantry_broker.store.tables.offsets import rows_record
 
 BATCH = ReadLimits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
+HELD_UP_MS = 10_000  # before a timer's message is looked at again whose queue cannot take it
 ASK_AGAIN_MS = 500  # after a store that could not say how far the levels reach
 
 _log = log.get("delay")
@@ -107,12 +107,14 @@ class Delivery:
         self._is_asking = False
         self._ask_ms = self._now_ms()
         self._unsubscribe = view.store.subscribe(self._arrived, {SCHEDULE_TOPIC})
+        self._forgetting = self._loop.call_later(FORGET_EVERY_S, self._forget_recalls)
         self._look()
 
     def close(self) -> None:
         """The mastership is over: deliver nothing more."""
         self._is_closed = True
         self._unsubscribe()
+        self._forgetting.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -136,6 +138,14 @@ class Delivery:
         return {
             level: self._schedule.overdue_ms(level - 1, now_ms) / 1000 for level in self.pending()
         }
+
+    def _forget_recalls(self) -> None:
+        """Old recalls go, but while a timer is late: it may be one of them."""
+        steps = range(MAX_LEVELS, len(self._schedule.levels))
+        now_ms = self._now_ms()
+        if self.is_known and not any(self._schedule.overdue_ms(step, now_ms) for step in steps):
+            self.recalls.forget_old()
+        self._forgetting = self._loop.call_later(FORGET_EVERY_S, self._forget_recalls)
 
     # ---- when
 
@@ -268,22 +278,30 @@ class Delivery:
             else self._real(record)
             for at, record in enumerate(records[:count])
         ]
-        leaving = next((at for at, item in enumerate(found) if isinstance(item, _Leaving)), None)
-        if leaving == 0:
-            self._pass_on(number, found[0], records[0].queue_offset + 1)  # type: ignore[arg-type]
+        stop = next(
+            (at for at, item in enumerate(found) if isinstance(item, _Leaving | _HeldUp)), None
+        )
+        if stop == 0:
+            first = found[0]
+            if isinstance(first, _Leaving):
+                self._pass_on(number, first, records[0])
+            else:
+                self._refuse(number, first.reason)  # type: ignore[union-attr]
             return
-        if leaving is not None:
-            found, position = found[:leaving], records[leaving].queue_offset
+        if stop is not None:
+            found, position = found[:stop], records[stop].queue_offset
         messages = [item for item in found if isinstance(item, MessageRecord)]
         recalled = [item for item in found if isinstance(item, _Recalled)]
         self.passed_over += len(found) - len(messages) - len(recalled)
         self._append(number, messages, position, len(recalled))
 
-    def _pass_on(self, number: int, leaving: "_Leaving", position: int) -> None:
+    def _pass_on(self, number: int, leaving: "_Leaving", parked: MessageRecord) -> None:
         """Have the group that has the queue store a message, and note that it was delivered.
 
-        An answer that is lost is asked for again, by storing it again.
+        An answer that is lost is asked for again, by storing it again. A timer waits for that where
+        it holds up nobody.
         """
+        position = parked.queue_offset + 1
 
         def told(outcome: Outcome) -> None:
             if self._is_closed:
@@ -293,16 +311,23 @@ class Delivery:
                 self._append(number, [], position)
             else:
                 reason = outcome.remark if isinstance(outcome, RemotingCommand) else str(outcome)
-                self._refuse(number, reason)
+                if is_timer(parked) and self._view.accepting_writes() is None:
+                    waiting = park_again(parked, HELD_UP_MS, self._view.store_host)
+                    self._append(number, [waiting], position)
+                else:
+                    self._refuse(number, reason)
                 self._arm()
 
         self._view.queues.pass_on(as_sent(leaving.message), leaving.place, told)
 
     def _next_step(self, parked: MessageRecord, late_ms: int) -> "_Found":
         """A timer's message as it waits on, or to be delivered."""
-        if self.recalls.takes(decode_properties(parked.properties).get(UNIQ_KEY)):
+        if self.recalls.takes(parked):
             return _Recalled()
-        return next_park(parked, late_ms, self._view.store_host) or self._real(parked)
+        found = next_park(parked, late_ms, self._view.store_host) or self._real(parked)
+        if isinstance(found, _HeldUp):
+            return park_again(parked, HELD_UP_MS, self._view.store_host)
+        return found
 
     def _real(self, parked: MessageRecord) -> "_Found":
         """The message to deliver; None if there is nobody it could be delivered to."""
@@ -317,7 +342,7 @@ class Delivery:
                 if queue_id is None:
                     place = self._view.queues.elsewhere(message.topic, message.queue_id)
                     if place is None:
-                        raise Busy(f"the queue of {message.topic} moves, or is not known yet")
+                        return _HeldUp(f"the queue of {message.topic} moves, or is not known yet")
                     return _Leaving(message, place)
                 message.queue_id = queue_id
                 return message
@@ -363,6 +388,12 @@ class Delivery:
         self._schedule.refused(number, self._now_ms())
 
 
+class _HeldUp(NamedTuple):
+    """A message that cannot be delivered yet."""
+
+    reason: str
+
+
 class _Recalled(NamedTuple):
     """A message that was taken back."""
 
@@ -374,4 +405,4 @@ class _Leaving(NamedTuple):
     place: Segment
 
 
-_Found = MessageRecord | _Leaving | _Recalled | None  # what becomes of a parked message
+_Found = MessageRecord | _Leaving | _HeldUp | _Recalled | None  # what becomes of a parked message

@@ -424,7 +424,6 @@ class ClientProcessor:
         self.drain.close()
         self.age.close()
         self.delivery.close()
-        self.recalls.close()
         self._rounds.close()
         self.transactions.close()
         self.pops.close()

@@ -149,7 +149,7 @@ class GroupProgress:
         """GetAllConsumerOffset (43)."""
         table: dict[str, dict[int, int]] = {}
         for group, topic, queue_id, offset in self._view.store.committed.all():
-            if not is_mark(group):
+            if not is_mark(group) and not is_system_group(group):
                 table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         return reply(request, body=encode_body(ConsumerOffsets(table)))
 

@@ -350,8 +350,7 @@ class ResentSends:
             conn.reply(request, reply(request, stored.code, stored.remark, ext))
         elif len(stored) == len(lookup.sought) > 0:
             self.found += 1
-            handle = self._sender.recall_handle(lookup.sought[0])
-            self._sender.answer_found(conn, request, stored, lookup.given_key, handle)
+            self._sender.answer_found(conn, request, stored, lookup.given_key)
         elif stored:
             self.completed += 1
             self._complete(conn, request, stored, lookup.sought[len(stored) :])

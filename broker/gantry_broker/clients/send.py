@@ -22,11 +22,14 @@ from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records import MessageRecord, decode_properties
 from gantry_protocol.records.properties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
 from gantry_protocol.remoting.connection import Connection
+from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import (
+    is_moment,
     is_timer,
+    named_time,
     park,
     park_timer,
     wanted_level,
@@ -131,12 +134,15 @@ class Sender(PlainSender):
                 return list(self._batch(conn, request, header, queue_id, asked))
             record = self._record(conn, header, topic, queue_id, request.body, properties)
             is_half = is_half_message(header, asked)
+            now_ms = int(self._clock() * 1000)
+            due_ms = None if is_half else named_time(asked, now_ms)
+            if due_ms is not None and not record.topic.startswith(DEAD_LETTER_PREFIX):
+                # It may have come when there was more time left, so at any step.
+                return [replace(park_timer(record, due_ms, now_ms), queue_id=-1)]
             if is_half or asks_for_delay(asked):
                 record = self._as_stored(
                     record, asked, asked.get(UNIQ_KEY, "") if is_half else None
                 )
-            if is_timer(record):
-                record.queue_id = -1  # it may have come when there was more time left
         except RecordError:
             return []
         return [record]
@@ -147,11 +153,11 @@ class Sender(PlainSender):
         request: RemotingCommand,
         stored: Sequence[StoredAt],
         given_key: str | None,
-        recall_handle: str | None = None,
     ) -> None:
         """Answer a send whose records were in the log before it came.
 
-        A message without a unique key was given one by the broker that stored it.
+        A message without a unique key was given one by the broker that stored it. One for a certain
+        moment can be taken back if it says which; after a delay the moment is not known any more.
         """
         header = send_header(request)
         name = self._target_topic(header)
@@ -159,9 +165,13 @@ class Sender(PlainSender):
         topic = self._view.store.topics.lookup(name)
         if topic is not None:
             queue_id = shown_queue(topic, queue_id)
-        unique_key = decode_properties(header.properties or "").get(UNIQ_KEY, given_key)
+        asked = decode_properties(header.properties or "")
+        handle, unique_key = None, asked.get(UNIQ_KEY, given_key)
+        due_ms = wanted_time(asked, int(self._clock() * 1000)) if is_moment(asked) else None
+        if due_ms is not None and unique_key is not None:
+            handle = RecallHandle(name, self._group.broker_name, due_ms, unique_key).pack()
         outcome = SendOutcome(CONFIRMED, None, stored)
-        self._ended(conn, request, name, queue_id, unique_key, recall_handle, outcome)
+        self._ended(conn, request, name, queue_id, unique_key, handle, outcome)
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         return self._group.queues.takes(topic, queue_id)

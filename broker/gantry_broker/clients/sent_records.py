@@ -25,6 +25,7 @@ from gantry_protocol.records.properties import (
     DELAY_MS,
     LEFT_MS,
     REAL_QUEUE_ID,
+    REAL_TOPIC,
     TIMER_OUT_MS,
     TRANSACTION_ID,
     UNIQ_KEY,
@@ -71,23 +72,37 @@ def by_key(sought: Sequence[MessageRecord], since_ms: int) -> Steps[list[StoredA
     """
     found: list[StoredAt] = []
     for record in sought:
-        result: GetResult = yield KeyRead(
-            topic=record.topic,
-            key=key_of(record) or "",
-            max_count=_SAME_KEY_MAX,
-            begin_ms=since_ms,
-            end_ms=2**62,
-            is_unique=True,
-        )
-        place = next(
-            (place_of(item) for _, item in _peeks(result.body) if _is_one(item, record)), None
-        )
+        place = None
+        for topic in _topics_of(record):
+            result: GetResult = yield KeyRead(
+                topic=topic,
+                key=key_of(record) or "",
+                max_count=_SAME_KEY_MAX,
+                begin_ms=since_ms,
+                end_ms=2**62,
+                is_unique=True,
+            )
+            place = place or next(
+                (place_of(item) for _, item in _peeks(result.body) if _is_one(item, record)), None
+            )
         if place is None:
             break
         found.append(place)
         if len(found) % _TURN == 0:
             yield _PAUSE
     return found
+
+
+def _topics_of(record: MessageRecord) -> tuple[str, ...]:
+    """Where its record may be: a timer may have been delivered, or have come too late to wait."""
+    if not _is_any_step(record):
+        return (record.topic,)
+    return (record.topic, decode_properties(record.properties)[REAL_TOPIC])
+
+
+def _is_any_step(record: MessageRecord) -> bool:
+    """Whether a timer is sought, at whatever step it waits."""
+    return record.topic == SCHEDULE_TOPIC and record.queue_id < 0
 
 
 def _is_one(found: RecordPeek, sought: MessageRecord) -> bool:
@@ -133,7 +148,7 @@ def _made_up(sought: MessageRecord) -> set[str]:
     said = decode_properties(sought.properties)
     if said.get(REAL_QUEUE_ID) == "-1":
         names.add(REAL_QUEUE_ID)
-    if sought.topic == SCHEDULE_TOPIC:  # a timer's steps follow from when it came
+    if _is_any_step(sought):  # a timer's steps follow from when it came
         names |= {DELAY_MS, LEFT_MS, TIMER_OUT_MS}
     return names
 

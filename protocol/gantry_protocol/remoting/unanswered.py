@@ -48,6 +48,7 @@ REPEATABLE = (
         RequestCode.ACK_MESSAGE,  # by receipts, which are good at any master
         RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.END_TRANSACTION,
+        RequestCode.RECALL_MESSAGE,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP,
         RequestCode.LOCK_BATCH_MQ,
         RequestCode.UNLOCK_BATCH_MQ,

@@ -9,12 +9,14 @@ PARKED = "gantry_broker.clients.core.delay.parked"
 LEVELS = "gantry_broker.clients.core.delay.levels"
 RECALLS = "gantry_broker.clients.recall:Recalls"
 SCHEDULE = "gantry_broker.clients.core.delay.schedule:Schedule"
+WAITING = "mapped/test_waiting_messages.py"
 STEPS, SCHEDULED, DELAYED = "core/test_timers.py", "core/test_schedule.py", "test_delayed.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     tests = UnitTests(f"unit/broker/clients/{killer}")
-    return Mutant(name, "timers", what, (Edit(place, text, other),), tests, quick=True)
+    is_quick = killer != WAITING  # what waits for ever is waited for with patience
+    return Mutant(name, "timers", what, (Edit(place, text, other),), tests, quick=is_quick)
 
 
 MUTANTS = (
@@ -45,7 +47,7 @@ MUTANTS = (
     _mutant(
         "timer-parked-by-who-consumes",
         "a message that a consumer sends back waits for its moment again",
-        f"{PARKED}:wanted_time",
+        f"{PARKED}:named_time",
         "TIMER_OUT_MS in properties or ",
         "",
         DELAYED,
@@ -70,32 +72,64 @@ MUTANTS = (
         "recall-dies-with-its-master",
         "a message that was taken back is delivered by the next master",
         f"{RECALLS}.__init__",
-        "{key for _, key, _, _ in view.store.committed.of_group(GROUP)}",
-        "set()",
+        "{group: until_s for group, _, _ in rows}",
+        "{}",
         DELAYED,
     ),
     _mutant(
         "recall-answered-from-memory",
         "a recall that was answered is in no log",
         f"{RECALLS}.recall",
-        "self._view.store.append([record], ",
-        "(lambda done: done(SendOutcome(ResponseCode.SUCCESS, None, ())))(",
+        "self._view.store.append([record], done)",
+        "done(SendOutcome(ResponseCode.SUCCESS, None, ()))",
         DELAYED,
     ),
     _mutant(
-        "recall-forgotten-while-nothing-moves",
+        "recall-takes-what-is-sent-anew",
+        "a message that is sent for another moment after a recall is acknowledged and lost",
+        "gantry_broker.clients.recall:_group",
+        " {due_ms} {unique_key} {topic}",
+        " {unique_key}",
+        DELAYED,
+    ),
+    _mutant(
+        "recall-forgotten-while-timers-are-late",
         "a message that is late, since too few were in sync, comes though it was taken back",
-        f"{RECALLS}._forget_old",
-        "may_write and self._may_forget",
-        "may_write",
+        "gantry_broker.clients.delivery:Delivery._forget_recalls",
+        "self.is_known and not any(",
+        "self.is_known or any(",
+        DELAYED,
+    ),
+    _mutant(
+        "timer-holds-up-all-others",
+        "one message whose queue moves stops all timers of its group",
+        "gantry_broker.clients.delivery:Delivery._next_step",
+        "isinstance(found, _HeldUp)",
+        "False",
+        WAITING,
+    ),
+    _mutant(
+        "timer-of-a-lost-group-holds-up-all-others",
+        "one message whose new group is not there stops all timers of its group",
+        "gantry_broker.clients.delivery:Delivery._pass_on",
+        "is_timer(parked) and ",
+        "False and ",
+        WAITING,
+    ),
+    _mutant(
+        "level-keeps-the-moment",
+        "a delayed message waits again for a moment at the group that its queue moved to",
+        f"{PARKED}:park",
+        "(*_OURS, *_TIMERS)",
+        "_OURS",
         DELAYED,
     ),
     _mutant(
         "timer-looked-for-at-one-step",
         "a send for a moment is stored again by the next master",
         "gantry_broker.clients.send:Sender.sought",
-        "record.queue_id = -1",
-        "pass",
+        ", queue_id=-1)",
+        ")",
         "test_resent.py",
     ),
     Mutant(

@@ -338,6 +338,19 @@ async def test_a_timer_is_found_when_there_is_less_time_left(client, group, monk
     assert client.processor.resent.found == 2
 
 
+async def test_a_timer_is_found_when_its_moment_is_over(client, group, monkeypatch) -> None:
+    """It may wait still, or be delivered by now."""
+    for key, delay_ms in (("K1", 60_000), ("K2", -1)):
+        more = f"TIMER_DELIVER_MS\x01{group.now_ms + delay_ms}\x02"
+        first = client.call(310, header(key, more=more), b"hello")
+        monkeypatch.setattr(client.processor._sender, "_clock", lambda: group.now_ms / 1000 + 120)
+        answer = await again_later(client, header(key, more=more))
+        assert (answer.code, answer.ext["msgId"]) == (0, first.ext["msgId"])
+        assert "recallHandle" not in answer.ext
+        monkeypatch.undo()
+    assert client.processor.resent.found == 2
+
+
 @pytest.mark.parametrize(
     ("late_ms", "is_found"),
     [

@@ -26,7 +26,6 @@ from gantry_protocol.records import (
 from gantry_protocol.records.properties import (
     DELAY_TIME_LEVEL,
     LEFT_MS,
-    NAME_VALUE_SEPARATOR,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TIMER_DELAY_MS,
@@ -74,6 +73,12 @@ def wanted_time(properties: Mapping[str, str], now_ms: int) -> int | None:
     Raises:
         RecordError: it is no number, or more than 40 days from ``now_ms``.
     """
+    due_ms = named_time(properties, now_ms)
+    return None if due_ms is None or due_ms <= now_ms else due_ms
+
+
+def named_time(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """The same, also if it is over. Raises like ``wanted_time``."""
     name = next((name for name in _TIMERS if name in properties), None)
     if name is None or TIMER_OUT_MS in properties or wanted_level(properties) > 0:
         return None
@@ -88,7 +93,12 @@ def wanted_time(properties: Mapping[str, str], now_ms: int) -> int | None:
     if due_ms - now_ms > MAX_DELAY_MS:
         days = MAX_DELAY_MS // 86_400_000
         raise RecordError(f"its {name} {found} is more than {days} days from now.")
-    return due_ms if due_ms > now_ms else None
+    return due_ms
+
+
+def is_moment(properties: Mapping[str, str]) -> bool:
+    """Whether it names a moment, which stays the same when the message is sent again."""
+    return next((name for name in _TIMERS if name in properties), None) == TIMER_DELIVER_MS
 
 
 def park_timer(record: MessageRecord, due_ms: int, now_ms: int) -> MessageRecord:
@@ -101,12 +111,12 @@ def park_timer(record: MessageRecord, due_ms: int, now_ms: int) -> MessageRecord
         REAL_QUEUE_ID: str(record.queue_id),
         TIMER_OUT_MS: str(due_ms),
     }
-    return _step(record, append_properties(properties, added), due_ms - now_ms)
+    return _step(record, append_properties(properties, added), max(1, due_ms - now_ms))
 
 
 def is_timer(record: MessageRecord) -> bool:
     """Whether a record waits for a step, not in a delay level."""
-    return record.topic == SCHEDULE_TOPIC and LEFT_MS + NAME_VALUE_SEPARATOR in record.properties
+    return record.topic == SCHEDULE_TOPIC and record.queue_id >= MAX_LEVELS
 
 
 def next_park(parked: MessageRecord, late_ms: int, store_host: Host) -> MessageRecord | None:
@@ -116,8 +126,11 @@ def next_park(parked: MessageRecord, late_ms: int, store_host: Host) -> MessageR
     """
     left = decode_properties(parked.properties).get(LEFT_MS, "")
     left_ms = int(left) - late_ms if left.isascii() and left.isdigit() else 0
-    if left_ms <= 0:
-        return None
+    return None if left_ms <= 0 else park_again(parked, left_ms, store_host)
+
+
+def park_again(parked: MessageRecord, left_ms: int, store_host: Host) -> MessageRecord:
+    """A timer's message as it waits for ``left_ms`` more."""
     text = parked.properties
     for name in _STEP:
         text = without_property(text, name)
@@ -140,7 +153,7 @@ def park(record: MessageRecord, level: int, levels: DelayLevels) -> MessageRecor
     assert level > 0, "level 0 is no delay"
     level = levels.clamp(level)
     properties = record.properties
-    for name in _OURS:
+    for name in (*_OURS, *_TIMERS):  # the level counts, here and wherever it may go later
         properties = without_property(properties, name)
     added = {
         DELAY_TIME_LEVEL: str(level),
