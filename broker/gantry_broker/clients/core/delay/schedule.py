@@ -189,7 +189,7 @@ class Schedule:
         level.not_before_ms = now_ms + level.backoff_ms
 
     def late_ms(self, number: int, message: Parked, now_ms: int, wall_ms: int) -> int:
-        """How long ago a message was due that is read now; never less, but for a wrong wall clock.
+        """The time since a message was due that is read now.
 
         What came in this mastership is due together with what came within a thousandth of its delay
         later. How much of that it waited the wall clock says, and cannot say more. For what was
