@@ -64,6 +64,7 @@ OPEN_ON_BROKERS = {
     "SEND_BATCH_MESSAGE": "a client",
     "CONSUMER_SEND_MSG_BACK": "a client",
     "END_TRANSACTION": "a client",
+    "RECALL_MESSAGE": "a client",
     "UPDATE_CONSUMER_OFFSET": "a client",
     "POP_MESSAGE": "a client",
     "ACK_MESSAGE": "a client",
