@@ -6,12 +6,11 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 
 import pytest
 from gantry_lab.bench.ports import free_ports
 from support.cli_cluster import CliCluster, cluster_with_group
-from support.foreign_clients import EXAMPLES, TOOLS, example
+from support.foreign_clients import EXAMPLES, example, missing
 from support.java_programs import process_of, until
 from support.proxies import proxy
 
@@ -33,8 +32,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
 def test_what_the_producer_sends_is_printed_by_the_consumer(
     cluster: CliCluster, tmp_path: Path, language: str
 ) -> None:
-    if which(TOOLS[language]) is None:
-        pytest.skip(f"{TOOLS[language]} is not installed")
+    if reason := missing(language):
+        pytest.skip(reason)
     programs = example(language)
     ports = free_ports(2)
     endpoint, home = f"127.0.0.1:{ports[0]}", {"HOME": str(tmp_path)}

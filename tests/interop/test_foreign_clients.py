@@ -7,7 +7,6 @@ test report. More kills: ``python -m support.client_kills``.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 import pytest
 from support.broker_cluster import eventually
 from support.client_kills import TOPIC, Sent, Strike, group_behind, run, strike
-from support.foreign_clients import CLIENTS, TOOLS, Programs, started
+from support.foreign_clients import CLIENTS, Programs, missing, started
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -25,9 +24,8 @@ pytestmark = pytest.mark.timeout(600)
 def programs(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Programs:
-    tool = TOOLS[request.param]
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
+    if reason := missing(request.param):
+        pytest.skip(reason)
     built = CLIENTS[request.param]()
     monkeypatch.setenv("HOME", str(tmp_path))  # where some keep logs and offsets
     return built

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from shutil import which
 
 import pytest
 from gantry_lab.bench.ports import free_ports
 from support import java
 from support.cli_cluster import CliCluster, cluster_with_group, settled
-from support.foreign_clients import GRPC_CLIENTS, TOOLS
+from support.foreign_clients import GRPC_CLIENTS, missing
 from support.java_programs import JavaProgram, process_of, running, until
 from support.proxies import proxy
 
@@ -45,11 +44,8 @@ with_java = pytest.param(
     ],
 )
 with_others = [
-    pytest.param(
-        language,
-        marks=pytest.mark.skipif(which(TOOLS[language]) is None, reason=f"no {TOOLS[language]}"),
-    )
-    for language in GRPC_CLIENTS
+    pytest.param(language, marks=pytest.mark.skipif(bool(reason), reason=reason))
+    for language, reason in zip(GRPC_CLIENTS, map(missing, GRPC_CLIENTS), strict=True)
 ]
 
 

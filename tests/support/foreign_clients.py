@@ -178,6 +178,20 @@ TOOLS = {
 """What builds the programs of each; without it they are not there."""
 
 
+def missing(language: str) -> str:
+    """What is not there to build a language's programs with; "" if nothing is.
+
+    Cargo may be rustup's, which is there and works only for a user who has chosen a toolchain.
+    """
+    tool = TOOLS[language]
+    if shutil.which(tool) is None:
+        return f"{tool} is not installed"
+    if tool != "cargo":
+        return ""
+    asked = subprocess.run([tool, "--version"], capture_output=True, check=False)
+    return "" if asked.returncode == 0 else "no Rust toolchain is chosen"
+
+
 @contextlib.asynccontextmanager
 async def started(command: Sequence[str]) -> AsyncIterator[list[str]]:
     """A program that runs meanwhile, and the lines that it has printed so far."""
