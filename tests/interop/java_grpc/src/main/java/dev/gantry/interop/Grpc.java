@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  * {@code READY}, {@code ACK key}, {@code NACK key error}, {@code GOT key attempt}, {@code DONE key} for a message that
  * the server has acknowledged to be consumed, {@code FAILED key} for one that is to come again, {@code ERROR error};
  * {@code LATER key moment} for one that is sent for a moment of the next seconds, {@code BACK key} if it was taken back.
+ * Where a connection breaks, the client throws gRPC's own unchecked exceptions beside those it declares.
  */
 public final class Grpc {
     private static final Duration INVISIBLE = Duration.ofSeconds(10);
@@ -59,7 +60,7 @@ public final class Grpc {
             try {
                 producer.send(message);
                 say("ACK " + key);
-            } catch (ClientException error) {
+            } catch (ClientException | RuntimeException error) {
                 say("NACK " + key + " " + word(error));
             }
             Thread.sleep(pauseMillis);
@@ -84,7 +85,7 @@ public final class Grpc {
                     producer.recallMessage(topic, handle);
                     say("BACK " + key);
                 }
-            } catch (ClientException error) {
+            } catch (ClientException | RuntimeException error) {
                 say("NACK " + key + " " + word(error));
             }
             Thread.sleep(pauseMillis);
@@ -124,7 +125,7 @@ public final class Grpc {
                     say("GOT " + key(message) + " " + message.getDeliveryAttempt());
                     acknowledge(consumer, message);
                 }
-            } catch (ClientException error) {
+            } catch (ClientException | RuntimeException error) {
                 say("ERROR " + word(error));
                 Thread.sleep(100);
             }
@@ -135,7 +136,7 @@ public final class Grpc {
         try {
             consumer.ack(message);
             say("DONE " + key(message));
-        } catch (ClientException error) { // it comes again
+        } catch (ClientException | RuntimeException error) { // it comes again
             say("ERROR " + word(error));
         }
     }
