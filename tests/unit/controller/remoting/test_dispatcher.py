@@ -200,3 +200,14 @@ async def test_follower_that_cannot_read_now_asks_the_leader_for_all_others(
 async def test_node_that_became_the_leader_meanwhile_reads_as_such(harness: Harness) -> None:
     harness.quorum.redirects = 1
     assert harness.call(1012, GROUP).ext == {**GROUP, "nextBrokerId": "1"}
+
+
+async def test_members_are_struck_once_most_controllers_were_heard_of(harness: Harness) -> None:
+    """An older one would stop at an event that moves the owners of queues."""
+    harness.watchman.may_raise = lambda: None  # type: ignore[method-assign]
+    answer = harness.call(RequestCode.CLEAN_BROKER_DATA, {**GROUP, "isCleanLivingBroker": "true"})
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+    assert "try again in a moment" in (answer.remark or "")
+    harness.watchman.may_raise = lambda: True  # type: ignore[method-assign]
+    answer = harness.call(RequestCode.CLEAN_BROKER_DATA, {**GROUP, "isCleanLivingBroker": "true"})
+    assert answer.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, "there is no group"
