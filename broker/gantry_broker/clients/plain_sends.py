@@ -82,7 +82,7 @@ _STORED = (
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
 _RECALL = "TIMER_DEL_UNIQKEY"  # upstream's brokers write it into records of their own
-_TIMER_START = "TIMER_DEL"  # of each of them
+_TIMER_START = "TIMER_DEL"  # of this one, and of all that ask for a moment
 _TIMER_NAMES = frozenset((TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS, _RECALL))
 _DELAYED_BATCH = "a batch cannot be delayed."
 # What each message of a batch is refused for, as far as a glance at all of them tells.

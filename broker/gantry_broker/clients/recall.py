@@ -107,7 +107,7 @@ class Recalls:
         return _group(*names) in self._until_s
 
     def forget_old(self) -> None:
-        """Forget what nobody needs any more; not while timers are late."""
+        """Forget what nobody needs any more; to be called while no timer is late."""
         now_s = self._loop.time()
         old = [group for group, until_s in self._until_s.items() if until_s < now_s]
         for group in old:

@@ -5,7 +5,7 @@ Changing the levels changes what is parked from then on; what is parked already 
 
 A timer, a message for any moment, waits in steps of fixed lengths, each in a queue behind those of
 the delay levels: messages of one queue are due in the order in which they came, as those of a
-level, so no queue has to be sorted. A minute and 23.4 s are 59 s, 24 s and 0.4 s. A longer step
+level, so no queue has to be sorted. A minute and 23.4 s are 60 s, 23 s and 0.4 s. A longer step
 than an hour is none, since what waits keeps the log from being trimmed: a message of a day is
 written 24 times.
 """

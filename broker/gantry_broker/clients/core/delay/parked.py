@@ -11,7 +11,7 @@ what one step is late is taken off that. ``TIMER_OUT_MS``, upstream's name, says
 due, for who consumes it. Upstream: ``HookUtils.handleScheduleMessage``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records import (
@@ -79,7 +79,7 @@ def wanted_time(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 def named_time(properties: Mapping[str, str], now_ms: int) -> int | None:
     """The same, also if it is over. Raises like ``wanted_time``."""
-    name = next((name for name in _TIMERS if name in properties), None)
+    name = _timer_of(properties)
     if name is None or TIMER_OUT_MS in properties or wanted_level(properties) > 0:
         return None
     found = properties[name]
@@ -98,14 +98,16 @@ def named_time(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 def is_moment(properties: Mapping[str, str]) -> bool:
     """Whether it names a moment, which stays the same when the message is sent again."""
-    return next((name for name in _TIMERS if name in properties), None) == TIMER_DELIVER_MS
+    return _timer_of(properties) == TIMER_DELIVER_MS
+
+
+def _timer_of(properties: Mapping[str, str]) -> str | None:
+    return next((name for name in _TIMERS if name in properties), None)
 
 
 def park_timer(record: MessageRecord, due_ms: int, now_ms: int) -> MessageRecord:
     """``record`` as it waits for its first step."""
-    properties = record.properties
-    for name in _OURS:
-        properties = without_property(properties, name)
+    properties = _without(record.properties, _OURS)
     added = {
         REAL_TOPIC: record.topic,
         REAL_QUEUE_ID: str(record.queue_id),
@@ -131,10 +133,8 @@ def next_park(parked: MessageRecord, late_ms: int, store_host: Host) -> MessageR
 
 def park_again(parked: MessageRecord, left_ms: int, store_host: Host) -> MessageRecord:
     """A timer's message as it waits for ``left_ms`` more."""
-    text = parked.properties
-    for name in _STEP:
-        text = without_property(text, name)
-    return replace(_step(parked, text, left_ms), store_host=store_host)
+    properties = _without(parked.properties, _STEP)
+    return replace(_step(parked, properties, left_ms), store_host=store_host)
 
 
 def _step(record: MessageRecord, properties: str, left_ms: int) -> MessageRecord:
@@ -152,9 +152,8 @@ def park(record: MessageRecord, level: int, levels: DelayLevels) -> MessageRecor
     """``record`` as it waits for its time; a level beyond the highest is the highest."""
     assert level > 0, "level 0 is no delay"
     level = levels.clamp(level)
-    properties = record.properties
-    for name in (*_OURS, *_TIMERS):  # the level counts, here and wherever it may go later
-        properties = without_property(properties, name)
+    # The level counts, here and wherever it may go later.
+    properties = _without(record.properties, (*_OURS, *_TIMERS))
     added = {
         DELAY_TIME_LEVEL: str(level),
         REAL_TOPIC: record.topic,
@@ -171,10 +170,7 @@ def park(record: MessageRecord, level: int, levels: DelayLevels) -> MessageRecor
 
 def as_sent(message: MessageRecord) -> MessageRecord:
     """A message that was unparked, for another broker group: it asks for no delay any more."""
-    properties = message.properties
-    for name in _OURS:
-        properties = without_property(properties, name)
-    return replace(message, properties=properties)
+    return replace(message, properties=_without(message.properties, _OURS))
 
 
 def unpark(record: MessageRecord, store_host: Host) -> MessageRecord:
@@ -187,7 +183,11 @@ def unpark(record: MessageRecord, store_host: Host) -> MessageRecord:
     topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE_ID, "")
     if topic is None or not (queue.isascii() and queue.isdigit() and len(queue) < 10):
         raise RecordError("A parked record does not name its topic and queue.")
-    text = record.properties
-    for name in _STEP:
-        text = without_property(text, name)
+    text = _without(record.properties, _STEP)
     return replace(record, topic=topic, queue_id=int(queue), properties=text, store_host=store_host)
+
+
+def _without(properties: str, names: Iterable[str]) -> str:
+    for name in names:
+        properties = without_property(properties, name)
+    return properties
