@@ -33,7 +33,7 @@ from gantry_lab.bench.results import line, machine
 from gantry_lab.bench.usage import cpu_of, peak_mb, rss_mb
 
 QUEUES = 8
-SENDERS = (1, 16, 64)
+SENDERS = (1, 16, 32, 64)
 UNITS = {"messages_per_s": "1/s", "p50_ms": "ms", "p99_ms": "ms", "master_cpu_us": "us"}
 UNITS["way_cpu_us"] = "us"
 
