@@ -4,7 +4,7 @@ Each handler reads its header, adds what the leader knows of the members, and le
 the event's ``apply``. Only what cannot be read at all is refused here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from gantry_protocol import settings_text
@@ -75,6 +75,7 @@ TIMEOUT_MIN_S = 0.1
 TIMEOUT_MAX_S = 600.0
 """A broker states its own heartbeat time-out; beyond these bounds it is a mistake."""
 
+MAX_BROKER_ID = 2**63 - 1
 SET_SIZE_MAX = 1000
 NAMES_MAX = 10_000  # of groups in one GetSyncStateData
 
@@ -514,5 +515,8 @@ def _plain(to: RemotingCommand, result: Result) -> RemotingCommand:
 
 
 def _parse_ids(text: str) -> tuple[BrokerId, ...]:
-    parts: Iterable[str] = text.split(";")
-    return tuple(sorted({BrokerId(int(part)) for part in parts}))
+    """Raises ValueError: one of them is no number, or one that no event of the log holds."""
+    ids = {BrokerId(int(part)) for part in text.split(";")}
+    if max(map(abs, ids)) > MAX_BROKER_ID:
+        raise ValueError(f"an id is at most {MAX_BROKER_ID}")
+    return tuple(sorted(ids))
