@@ -13,7 +13,9 @@ of this master, so of another send. Meanwhile what its client says next waits be
 order stays.
 
 A master that may not write yet, since too few are in sync, has the send wait, too: who is refused
-sends anew, and what the last master wrote may be confirmed all the same.
+sends anew, and what the last master wrote may be confirmed all the same. Where too few come to be
+in sync while a record is looked for, that record answers nothing: it may be on the master's disk
+alone.
 
 A disk that is full does not keep a send from being looked for: what is there is answered.
 
@@ -343,8 +345,9 @@ class ResentSends:
         del self._lookups[lookup]
         if conn.closed:
             return  # whoever passed the client on gives it to a master again, maybe to this one
-        if not stored:
-            stored = self._view.accepting_writes() or stored  # then nobody has looked for it
+        # Too few may have come to be in sync meanwhile: then what is confirmed is on their disks
+        # alone. And a send that may not be written was not looked for.
+        stored = self._view.accepting_writes() or stored
         if isinstance(stored, Refusal):
             ext = {MAY_BE_STORED: "true"}
             conn.reply(request, reply(request, stored.code, stored.remark, ext))
@@ -377,7 +380,7 @@ class ResentSends:
                 code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, outcome.remark or _NOT_YET
                 conn.reply(request, reply(request, code, remark, {MAY_BE_STORED: "true"}))
 
-        refusal = self._view.accepting_writes() or self._no_room()
+        refusal = self._no_room()
         if refusal is None:
             self._view.store.append(rest, done)
         else:

@@ -50,6 +50,14 @@ MUTANTS = (
         f"{ROUTING}::test_a_client_moves_between_requests_where_possible",
     ),
     _mutant(
+        "resent-vouched-for-by-one",
+        "a repeated send is answered 0 while its record is on the master's disk alone",
+        "gantry_broker.clients.resent:ResentSends._looked",
+        "self._view.accepting_writes() or stored",
+        "stored",
+        f"{RESENT}::test_a_set_that_shrinks_meanwhile_does_not_vouch_for_what_is_there",
+    ),
+    _mutant(
         "resent-without-a-window",
         "a message is taken for one of any age",
         "gantry_broker.clients.resent:_Lookup.__init__",

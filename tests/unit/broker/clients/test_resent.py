@@ -204,6 +204,21 @@ async def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(
     assert answer.ext == {MAY_BE_STORED: "true"}
 
 
+async def test_a_set_that_shrinks_meanwhile_does_not_vouch_for_what_is_there(client, group) -> None:
+    """Its last member confirms what it holds, and may be the only one that does."""
+    group.holding = True
+    client.ask(310, header(), b"hello")
+    client.conn.attrs[RESENT] = Marks([client.opaque + 1])
+    asked, answer = client.ask(310, header(), b"hello")
+    assert answer is None
+    group.holding = False
+    group.refusal = NOT_NOW
+    group.confirm()
+    [answer] = [response for to, response in client.conn.replies if to is asked]
+    assert (answer.code, answer.ext) == (NOT_NOW.code, {MAY_BE_STORED: "true"})
+    assert stored(group) == 1
+
+
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "not"])
 async def test_a_full_disk_refuses_only_what_is_not_there(client, group, is_there: bool) -> None:
     """Plainly refused, its client would send it to another queue, and it would be there twice."""
