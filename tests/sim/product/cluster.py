@@ -15,8 +15,10 @@ import shutil
 import signal
 import tempfile
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import gantry_broker.door.server
 import gantry_broker.front.server
@@ -584,6 +586,21 @@ async def http(
         return int(first.split()[1]), rest.partition(b"\r\n\r\n")[2]
     finally:
         writer.transport.abort()
+
+
+async def ask_leader(
+    address: str, method: str, path: str, body: object = None
+) -> tuple[int, bytes]:
+    """The same of a controller, or of the leader that it names: it may be one that came later.
+
+    Raises:
+        OSError, EOFError: no whole answer.
+    """
+    status, answer = await http(address, method, path, body)
+    if status != HTTPStatus.MISDIRECTED_REQUEST:
+        return status, answer
+    leader = urlsplit(json.loads(answer)["leader"] or "").hostname
+    return await http(leader, method, path, body) if leader else (status, answer)
 
 
 def show_logs(cluster: Cluster, level: str = "INFO") -> None:

@@ -46,6 +46,7 @@ STORIES = ("loss", "loss", "returned", "quorum", "quorum", "cleaned", "forgotten
 PATH = f"/v1/groups/{CLUSTER}/{GROUP}"
 WAIT_S = 8  # in which nobody may be elected
 WITHIN_S = 4.0
+ON_ITS_WAY_S = 0.5  # at most what a frame takes from a broker to a client
 MORE = 20  # acknowledgements without the member that is left behind
 
 
@@ -242,11 +243,12 @@ class LossRun(ProductRun):
         return left
 
     def _go_down(self, nodes: Sequence[Node]) -> None:
-        """All lose their power at once, and get it back."""
+        """All lose their power at once, and get it back once what they had answered has arrived."""
         self._cluster.look()
-        self._is_lost = True
         for node in nodes:
             node.machine.cut_power()
+        self._cluster.run(ON_ITS_WAY_S)
+        self._is_lost = True
         for node in nodes:
             node.machine.restore_power()
 

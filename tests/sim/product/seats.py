@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import gantry_controller.server
 from gantry_controller.settings import ControllerSettings
 from sim.kernel.world import Violation
-from sim.product.cluster import Cluster, Node, http, supervised
+from sim.product.cluster import Cluster, Node, ask_leader, supervised
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Seats(Clients):
         address = rng.choice(self._cluster.controllers).machine.address
         try:
             async with asyncio.timeout(PATIENCE_S):
-                status, data = await http(address, method, path, body)
+                status, data = await ask_leader(address, method, path, body)
         except (OSError, EOFError):  # TimeoutError is one
             return 0, ""
         if status not in (200, 409, 421, 429, 503):

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sim.kernel.world import Violation
-from sim.product.cluster import CLUSTER, http
+from sim.product.cluster import CLUSTER, ask_leader
 from sim.product.workload import Rests
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Wishes:
         """The status of an answer that means something; None for "ask again"."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                status, _ = await http(address, method, path, body)
+                status, _ = await ask_leader(address, method, path, body)
         except (OSError, EOFError):  # TimeoutError is one
             await asyncio.sleep(0.05)
             return None
