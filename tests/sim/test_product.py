@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sim.kernel.disk import DiskOptions
 from sim.kernel.world import Violation, World
 from sim.product import faults
 from sim.product.cluster import Simulation
 from sim.product.failover import compare, is_worse
-from sim.product.files import OsModule
+from sim.product.files import OsModule, Volume
 from sim.product.kinds import ProductRun
 from sim.product.machines import running
 from sim.product.run import run
@@ -138,6 +139,27 @@ def test_a_real_thread_that_was_left_behind_is_outside_the_world() -> None:
         cluster.client("somebody", program).boot()
         cluster.run(1)
     assert found == [None]
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_directory_that_is_renamed_takes_its_files_along(
+    tmp_path: Path, seed: int, is_synced: bool
+) -> None:
+    """A power cut gives it its old name back, or leaves its files below the new one."""
+    volume = Volume(World(seed), tmp_path, "disk", DiskOptions())
+    old, new = volume.directory / "log", volume.directory / "aside"
+    old.mkdir()
+    (old / "file").write_bytes(b"rotten")
+    for directory in (old, volume.directory):
+        volume.sync_directory(str(directory))
+    old.rename(new)
+    if is_synced:
+        volume.sync_directory(str(volume.directory))
+    old.mkdir()
+    volume.lose_power()
+    assert [path.read_bytes() for path in volume.directory.rglob("file")] == [b"rotten"]
+    assert (new / "file").exists() or not is_synced
 
 
 def test_an_operator_never_makes_a_failover_worse() -> None:

@@ -105,7 +105,8 @@ class Volume:
         self.locks: dict[int, Process] = {}  # inodes that are held (flock)
         self._kept = root / f".{name}"
         self._files: dict[int, _File] = {}
-        self._names: dict[str, dict[str, int]] = {}  # of directories, when they were synced last
+        # Of directories, by inode, since they can be renamed: what they held when they were synced.
+        self._names: dict[int, dict[str, int]] = {}
         self._free_us = 0
         self._used = self._used_until_us = 0
         self.directory.mkdir(parents=True)
@@ -197,7 +198,7 @@ class Volume:
     def holds(self, path: Path) -> bool:
         """Whether a file would be there with its name and content after a power cut."""
         found = path.stat()
-        named = self._names.get(str(path.parent), {}).get(path.name)
+        named = self._names.get(path.parent.stat().st_ino, {}).get(path.name)
         return named == found.st_ino and self.is_durable(found.st_ino, 0, found.st_size)
 
     def sync_all(self) -> None:
@@ -206,9 +207,7 @@ class Volume:
         self.take_time()
         for inode in list(self._files):
             self.settle(inode, newest)
-        for directory in list(self._names):
-            if Path(directory).is_dir():
-                self._remember(directory)
+        self._remember_below(self.directory)
 
     def sync_directory(self, directory: str) -> None:
         """Make the names in a directory durable; takes a while."""
@@ -228,8 +227,9 @@ class Volume:
                         file.kept = self._kept / str(inode)
                         with suppress(FileExistsError):
                             os.link(entry.path, file.kept)
-        before = self._names.get(directory, {})
-        self._names[directory] = names
+        itself = Path(directory).stat().st_ino
+        before = self._names.get(itself, {})
+        self._names[itself] = names
         for inode in before.values():
             if inode not in names.values():
                 self._forget(inode)
@@ -341,8 +341,9 @@ class Volume:
         for file in self._files.values():
             file.unsynced.clear()
         self._free_us = 0
-        for directory in [name for name in self._names if not Path(name).is_dir()]:
-            del self._names[directory]
+        below = [entry for entry in self.directory.rglob("*") if entry.is_dir()]
+        there = {directory.stat().st_ino for directory in (self.directory, *below)}
+        self._names = {inode: held for inode, held in self._names.items() if inode in there}
         self._remember_below(self.directory)
 
     def _remember_below(self, directory: Path) -> None:
@@ -352,19 +353,29 @@ class Volume:
                 self._remember_below(entry)
 
     def _lose_names(self, directory: str) -> None:
-        durable = self._names.get(directory)
+        durable = self._names.get(Path(directory).stat().st_ino)
         if durable is None:
             return  # never synced: its own name is lost, or it came with its parent
         present = {entry.name: entry.inode() for entry in os.scandir(directory)}
         if present != durable and self.rng.random() < 0.6:
             self.world.count("disk.names-lost")
+            renamed: dict[int, Path] = {}  # directories that get their names back
             for name in sorted(present):
-                if durable.get(name) != present[name]:
-                    path = Path(directory, name)
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                inode, path = present[name], Path(directory, name)
+                if durable.get(name) == inode:
+                    continue
+                if not path.is_dir():
+                    path.unlink()
+                elif inode in durable.values():
+                    renamed[inode] = path.rename(Path(directory, f".{inode}"))
+                else:
+                    shutil.rmtree(path)
             for name in sorted(durable):
-                file = self._files.get(durable[name])
-                if present.get(name) != durable[name] and file and file.kept is not None:
+                inode = durable[name]
+                file = self._files.get(inode)
+                if inode in renamed:
+                    renamed[inode].rename(Path(directory, name))
+                elif present.get(name) != inode and file and file.kept is not None:
                     os.link(file.kept, Path(directory, name))
         for entry in sorted(Path(directory).iterdir()):
             if entry.is_dir() and str(entry) not in self.stores:
