@@ -7,6 +7,7 @@ seed has run, the rooms that are pure cores included. What no simulation can run
     python -m sim.reach [SEEDS]      of each kind; 4 without
     python -m sim.reach 4 --files    each file, too
     python -m sim.reach 4 --missed 40    and the functions with the most lines that nobody ran
+    python -m sim.reach 4 --kinds pops   by seeds of these kinds alone
 """
 
 from __future__ import annotations
@@ -54,25 +55,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seeds", nargs="?", type=int, default=4, help="of each kind of run")
     parser.add_argument("--files", action="store_true", help="print each file, too")
     parser.add_argument("--missed", type=int, default=0, help="functions to print, the worst first")
+    parser.add_argument("--kinds", nargs="*", help="of runs, instead of all")
     asked = parser.parse_args(arguments)
     logging.getLogger("gantry").setLevel("CRITICAL")
     measured = Coverage(
         data_file=None, concurrency=["greenlet"], source=[str(path) for path in COMPONENTS.values()]
     )
     measured.start()
-    failed = _play(asked.seeds)
+    failed = _play(asked.seeds, asked.kinds)
     measured.stop()
     print(_report(measured, files=asked.files, functions=asked.missed))
     return int(failed > 0)
 
 
-def _play(seeds: int) -> int:
+def _play(seeds: int, kinds: list[str] | None) -> int:
     from sim.kernel.world import Violation
     from sim.product.run import run
     from sim.product.runs import RUNS
 
     failed = 0
-    for kind in RUNS:
+    for kind in kinds or RUNS:
         for seed in range(seeds):
             print(f"\r{kind} {seed}      ", end="", file=sys.stderr, flush=True)
             try:

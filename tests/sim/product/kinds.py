@@ -31,6 +31,7 @@ from sim.product.rereader import Rereader
 from sim.product.retain_watch import RetainWatch
 from sim.product.scraper import Scraper
 from sim.product.seats import Seats, SeatsCluster
+from sim.product.snapshotter import Snapshotter
 from sim.product.strangers import Strangers
 from sim.product.watch import Watch, Watches
 from sim.product.wishes import Wishes
@@ -307,8 +308,8 @@ class MembersRun(QuorumRun):
         return {**super().settings(rng), "controllers": 3, "controller_settings": small}
 
     def administrators(self) -> Sequence[Load]:
-        """One."""
-        return [Seats(self._cluster)]
+        """One, and one who has snapshots taken, so that newcomers need one."""
+        return [Seats(self._cluster), Snapshotter(self._cluster)]
 
 
 def _some(rng: Random, kinds: Iterable[str]) -> list[str]:
@@ -542,6 +543,10 @@ class SnapshotRun(QuorumRun):
         """The smallest snapshots."""
         small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 50])}
         return {**super().settings(rng), "keyed": True, "controller_settings": small}
+
+    def administrators(self) -> Sequence[Load]:
+        """One who asks for them, too."""
+        return [Snapshotter(self._cluster)]
 
 
 def _state(cluster: Cluster) -> str:
