@@ -4,16 +4,18 @@ A broker group comes later than the others, and is given its share of the queues
 goes. Mostly it is drained first: its queues move, consumer groups read to the end, it says that
 nothing is left, and is retired for good; what they committed is known elsewhere afterwards. Or it
 is retired at once, as by somebody who deletes a namespace, and is back once its queues have begun
-anew elsewhere: all that it holds is read again then.
+anew elsewhere: all that it holds is read again then. While it is away nobody knows how far consumer
+groups had come there; they are told how far they had come elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_broker.clients.mapped.maps import WAIT_S
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -22,7 +24,7 @@ from sim.product.cluster import CLUSTER, http
 from sim.product.mapped import QUEUES, TOPIC, WITHIN_S, Lines, Mapped, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from gantry_protocol.queue_map import Segment
@@ -35,6 +37,19 @@ COMES_WITHIN_S, GOES_WITHIN_S = 5.0, 8.0
 PATIENCE_S = 2.0
 LOOKS = 50
 KNOWN_WITHIN_S = WAIT_S + 1.0  # that a group went or is back: they ask even without news
+
+
+class _Taken(NamedTuple):
+    """A commit that was answered well, and the segments of its queue that may have taken it.
+
+    They are those that begin from ``first`` to ``last``: nobody says which one it was, and the
+    queue may have moved meanwhile.
+    """
+
+    queue: int
+    offset: int
+    first: int
+    last: float
 
 
 class Growing(Mapped):
@@ -56,6 +71,8 @@ class Growing(Mapped):
         rng = cluster.world.stream("growing")
         self._is_dropped = rng.random() < 0.3  # somebody is retired without a drain
         self._has_left = False
+        self._away = ""  # who is retired, and not known by everybody to be back
+        self._taken: dict[str, list[_Taken]] = {}  # by consumer group, in the order of commits
         self._leaves_late = rng.random() < 0.5  # once consumer groups have read all and are away
         self._unread = set(range(QUEUES))  # whose groups have not read all, or not lately
 
@@ -133,6 +150,7 @@ class Growing(Mapped):
 
     async def _go_and_return(self, rng: Random, name: str) -> None:
         """A group that is retired with all that it has, until others have its queues."""
+        self._away = name
         self._cluster.left.add(name)
         wish = {"uid": self._cluster.uid(name)}
         await self._insist(rng, "POST", f"/v1/groups/{CLUSTER}/{name}/retire", wish)
@@ -142,7 +160,9 @@ class Growing(Mapped):
         await self._cluster.declare(name)
         self._cluster.left.discard(name)
         await self._until(lambda: self._cluster.master(name) is not None, f"{name} has a master")
+        await self._until(lambda: self._cluster.is_at_peace, "faults end")  # or news is late
         await asyncio.sleep(KNOWN_WITHIN_S)
+        self._away = ""
 
     async def _is_drained(self, rng: Random, path: str) -> bool:
         """Whether its master says that nothing is left, and the leader that no queue is there."""
@@ -223,6 +243,34 @@ class Growing(Mapped):
             return None
         return int((answer.ext or {})["offset"])
 
+    async def _commit_one(
+        self,
+        rng: Random,
+        lines: Lines,
+        group: str,
+        queue: int,
+        offset: int,
+        *,
+        of: int | None = None,
+    ) -> bool:
+        """See there; and remember who may have taken it."""
+        first = min(self._open_starts(queue), default=0)
+        is_known = await super()._commit_one(rng, lines, group, queue, offset, of=of)
+        if is_known and of in (None, queue):
+            last = max(self._open_starts(queue), default=math.inf)
+            self._taken.setdefault(group, []).append(_Taken(queue, offset, first, last))
+        return is_known
+
+    def _open_starts(self, queue: int) -> Iterator[int]:
+        """The beginnings of a queue's open segment, by the maps that brokers serve by now."""
+        for node in self._cluster.brokers:
+            for name in self._cluster.groups:
+                group = self._cluster.group_of(node, name)
+                book = None if group is None else group._queues
+                known = None if book is None else book.of(TOPIC)
+                if known is not None:
+                    yield known.queues[queue].open.start
+
     # ---- the end
 
     def _may_miss(self, number: int, offset: int) -> bool:
@@ -237,7 +285,34 @@ class Growing(Mapped):
         }
 
     def _may_find(self, group: str, offset: int | None) -> bool:
-        return super()._may_find(group, offset) or (self._is_dropped and offset is None)
+        if super()._may_find(group, offset):
+            return True
+        return bool(self._away) and offset in self._found_elsewhere(group)
+
+    def _found_elsewhere(self, group: str) -> set[int | None]:
+        """What a consumer group may be told while a broker group is away with what it took.
+
+        That is the newest offset that another one took: a consumer that goes on there misses
+        nothing. None if there is no such offset.
+        """
+        found: set[int | None] = set()
+        for taken in reversed(self._taken.get(group, [])):
+            by = self._takers(taken)
+            if by != {self._away}:
+                found.add(taken.offset)
+            if by and self._away not in by:
+                return found
+        return found | {None}
+
+    def _takers(self, taken: _Taken) -> set[str]:
+        """The broker groups one of which took a commit; empty if nobody can say any more."""
+        known = self._map()
+        segments: Sequence[Segment] = known.queues[taken.queue].segments if known else ()
+        return {
+            segment.group
+            for segment in segments
+            if segment.group and taken.first <= segment.start <= taken.last
+        }
 
     def _gaps(self, number: int, row: Row) -> list[int]:
         known = self._map()
