@@ -216,11 +216,16 @@ class Growing(Mapped):
     # ---- clients
 
     async def _finish(self, rng: Random, lines: Lines, groups: list[str], queue: int) -> None:
-        """Consumer groups read to the end: all the time, or once and again if a drain waits."""
+        """Consumer groups read to the end: all the time, or once and again if a drain waits.
+
+        Where no drain waits for them they commit nothing more: what the group that goes has taken
+        is to be told again once it is back.
+        """
         while not self._has_left:
-            has_read = queue in self._unread and await self._read_all_of(rng, lines, groups, queue)
-            if has_read and self._leaves_late:
-                self._unread.discard(queue)
+            if not self._is_dropped and queue in self._unread:
+                has_read = await self._read_all_of(rng, lines, groups, queue)
+                if has_read and self._leaves_late:
+                    self._unread.discard(queue)
             await asyncio.sleep(AGAIN_S)
         await super()._finish(rng, lines, groups, queue)
 
