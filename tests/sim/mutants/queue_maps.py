@@ -455,6 +455,14 @@ MUTANTS = (
         "requests",
     ),
     _broker(
+        "older-offsets-go-with-a-group",
+        "a consumer begins at the end since what it committed last is at a group that is gone",
+        f"{REQUESTS}._place",
+        "not self._maps.is_gone(segment.group)",
+        "not any(self._maps.is_gone(one.group) for one in seen)",
+        "requests",
+    ),
+    _broker(
         "zero-for-nothing-committed",
         "an empty segment says 0 where the one before knows the offset",
         f"{REQUESTS}._search_back",

@@ -493,6 +493,26 @@ async def test_messages_of_a_group_that_is_gone_are_passed_over(mapped: MappedGr
     assert [group for group, _, _ in mapped.masters.asked] == [THERE]
 
 
+async def test_what_a_group_had_committed_before_is_told_while_its_newest_offset_is_away(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    anew = MappedQueue((*MOVED.segments, Segment(HERE, 60, 2 * AGAIN)), "", 2)
+    mapped.tell(anew, masters={HERE: "a:1"})
+    assert mapped.group.store.committed.commit("g", TOPIC, 0, 33)
+    told = mapped.answer(mapped.ask(QUERY, queue_ext(setZeroIfNotFound="false")))
+    assert told is not None
+    assert told.ext is not None, "it would begin at the end, past what it has not read"
+    assert told.ext["offset"] == "33"
+    mapped.tell(anew, epoch=3, masters={HERE: "a:1", THERE: "b:1"})
+    asked = mapped.ask(QUERY, queue_ext(setZeroIfNotFound="false"))
+    assert mapped.masters.asked[-1][0] == THERE
+    mapped.masters.answer(ResponseCode.SUCCESS, {"offset": "45"})
+    told = mapped.answer(asked)
+    assert told is not None
+    assert (told.ext or {})["offset"] == "45", "it is back with what it was told"
+
+
 # ---- offsets
 
 
