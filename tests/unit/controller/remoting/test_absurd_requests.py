@@ -86,7 +86,9 @@ BODIES = st.one_of(
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 999), HEADERS, NAMES, NAMES, BODIES), max_size=40))
 @example([(number, {}, CLUSTER, NAME, b"") for number in range(60)])
-@example([(number, dict.fromkeys(FIELDS, str(10**400)), CLUSTER, NAME, b"") for number in range(60)])
+@example(
+    [(number, dict.fromkeys(FIELDS, str(10**400)), CLUSTER, NAME, b"") for number in range(60)]
+)
 @example([(number, dict.fromkeys(FIELDS, str(2**63)), CLUSTER, NAME, b"") for number in range(60)])
 def test_absurd_requests_are_refused_in_words(
     asked: list[tuple[int, dict[str, str], str, str, bytes]],
