@@ -292,7 +292,10 @@ class TierReader:
         index = self.index
         first = index.losses.first
         return bool(
-            index.chain.base or index.losses.removed_below or (first is not None and first.absent)
+            index.chain.base
+            or index.losses.removed_below
+            or index.losses.in_doubt
+            or (first is not None and first.absent)
         )
 
     async def _look(self) -> None:

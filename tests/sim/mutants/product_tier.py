@@ -280,6 +280,29 @@ MUTANTS = (
         ),
     ),
     _mutant(
+        "doubt-is-dropped",
+        "tier",
+        "a listing without the oldest objects is followed by none: that they are gone is not told",
+        "tier.reader:TierReader._lacks_its_beginning",
+        "or index.losses.in_doubt",
+        "",
+        UnitTests(
+            "unit/broker/tier/test_reader.py"
+            "::test_a_look_that_lacks_the_beginning_is_followed_by_others"
+        ),
+    ),
+    _mutant(
+        "looks-of-a-former-absence",
+        "tier",
+        "an object that was back in between counts as removed at the first look that lacks it",
+        "tier.core.losses:Losses.read",
+        "self._forget_looks()",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/core/test_losses.py::test_what_was_read_in_between_is_not_removed"
+        ),
+    ),
+    _mutant(
         "removed-records-promised",
         "tier",
         "GET_MIN_OFFSET says a record that a rule of the bucket has removed",

@@ -7,6 +7,7 @@ is decided by it, and it is never remembered for ever. Rules protected:
 * Only the oldest objects can count as removed (a rule of the bucket does that), and only after
   ``LOOKS`` listings over at least ``OVER_S`` that all lack them and show what comes behind them. A
   listing that shows nothing of the tier at all proves nothing.
+* Listings that were begun go on until they prove it, or show it; what was read meanwhile is there.
 * A hole in the middle is never skipped: whoever needs it is told to ask again.
 * What counts as removed and appears again is read again.
 
@@ -97,8 +98,10 @@ class Losses:
         lost.tries += 1
 
     def read(self, key: str) -> None:
-        """A pack was read."""
-        self.packs.pop(key, None)
+        """A pack was read: listings that lacked it prove nothing any more."""
+        lost, candidate = self.packs.pop(key, None), self._candidate
+        if lost is not None and candidate is not None and lost.entry.lo < candidate:
+            self._forget_looks()
 
     def due(self, now_s: float) -> list[Lost]:
         """The objects to be asked for again now; the oldest of the log first."""
@@ -136,6 +139,11 @@ class Losses:
         return min(self.packs.values(), key=lambda item: item.entry.lo, default=None)
 
     # ---- what counts as removed
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether listings lack more than what counts as removed, and are not enough yet."""
+        return self._candidate is not None
 
     def look_is_due(self, now_s: float) -> bool:
         """Whether the store is to be listed."""

@@ -261,6 +261,19 @@ async def test_when_the_oldest_packs_were_removed_the_rest_is_served(tier: Tier,
     assert isinstance(await tier.read(0), Messages)
 
 
+async def test_a_look_that_lacks_the_beginning_is_followed_by_others(tier: Tier) -> None:
+    """Though nobody asks for it, and what the first look was for is there again."""
+    await tier.caught_up()
+    sound = tier.store.objects.pop(tier.name(2))
+    assert isinstance(await tier.read(8), Trouble)
+    del tier.store.objects[tier.name(0)]
+    await tier.until(lambda: tier.reader.index.losses.in_doubt)
+    tier.store.objects[tier.name(2)] = sound
+    await tier.until(lambda: tier.reader.readable.is_shortened)
+    assert await tier.read(0) == Gone(4)
+    assert isinstance(await tier.read(8), Messages)
+
+
 async def test_an_empty_listing_proves_nothing(tier: Tier) -> None:
     """A mount that vanished, or rights that were taken away, are not a rule of the bucket."""
     await tier.caught_up()

@@ -65,6 +65,17 @@ def test_what_was_there_in_between_is_not_removed_with_what_was_before() -> None
     assert looks(losses, *seen, every_s=30.0, since_s=100.0) == [300] * 6
 
 
+@pytest.mark.parametrize(("regained", "removed"), [(0, 0), (300, 300)])
+def test_what_was_read_in_between_is_not_removed(regained: int, removed: int) -> None:
+    """Looks of a former absence do not count towards the next one; a later pack proves nothing."""
+    losses = Losses(PATIENCE)
+    looks(losses, *[300] * 4, every_s=15.0)
+    losses.note(entry(regained), "missing", 50.0, absent=True, indexed=True)
+    losses.read(entry(regained).key)
+    assert losses.in_doubt == bool(regained)
+    assert looks(losses, 300, every_s=15.0, since_s=3600.0) == [removed]
+
+
 @pytest.mark.parametrize(("there", "removed"), [(200, 200), (0, 0)])
 def test_what_is_restored_counts_again_at_once(there: int, removed: int) -> None:
     losses = Losses(PATIENCE)
