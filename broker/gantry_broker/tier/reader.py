@@ -137,6 +137,7 @@ class TierReader:
         self._damaged: dict[tuple[str, int], tuple[float, Trouble]] = {}
         self._unfollowed_s: float | None = None  # the clock when it could not be followed first
         self._said, self._said_s = "", -SAY_S
+        self._oldest_due_s = _now_s() + self._patience.oldest_s
         self._stuck = ("", 0)
         self._poked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -285,8 +286,28 @@ class TierReader:
             except (TierObjectError, StoreError, OSError) as error:
                 absent = isinstance(error, MissingObject | StoreError | OSError)
                 losses.note(lost.entry, str(error), now_s, absent=absent, indexed=False)
+        await self._ask_for_the_oldest(now_s)
         if self._lacks_its_beginning() and losses.look_is_due(now_s):
             await self._look()
+
+    async def _ask_for_the_oldest(self, now_s: float) -> None:
+        """Find out what a rule of the bucket removes, as a reader of it would.
+
+        Old records are mostly read by nobody, or from the cache, which needs no store.
+        """
+        if now_s < self._oldest_due_s:
+            return
+        self._oldest_due_s = now_s + self._patience.oldest_s
+        index = self.index
+        entry = index.oldest
+        if entry is None:
+            return
+        try:
+            await self._footer(entry)
+        except TierObjectError as error:
+            index.lost(entry, str(error), now_s, absent=isinstance(error, MissingObject))
+        except (StoreError, OSError) as error:  # no answer says nothing of this pack
+            _log.info("the oldest pack was not answered for", pack=entry.key, reason=error)
 
     def _lacks_its_beginning(self) -> bool:
         index = self.index

@@ -303,6 +303,42 @@ MUTANTS = (
         ),
     ),
     _mutant(
+        "nobody-asks-for-the-oldest",
+        "tier",
+        "a rule of the bucket removes what nobody reads, and the tier is healthy",
+        "tier.reader:TierReader._ask_for_the_oldest",
+        "now_s < self._oldest_due_s",
+        "True",
+        UnitTests(
+            "unit/broker/tier/test_reader.py"
+            "::test_removed_packs_are_found_though_nobody_asks_the_store_for_them"
+        ),
+    ),
+    _mutant(
+        "removed-pack-asked-for",
+        "tier",
+        "once the oldest packs were removed nobody asks for the one that is the oldest now",
+        "tier.core.reading:TierIndex.oldest",
+        "if entry.hi > removed_below",
+        "",
+        UnitTests(
+            "unit/broker/tier/test_reader.py"
+            "::test_removed_packs_are_found_though_nobody_asks_the_store_for_them"
+        ),
+    ),
+    _mutant(
+        "silence-about-the-oldest",
+        "tier",
+        "a store that does not answer for one pack keeps its reader from following the tier",
+        "tier.reader:TierReader._ask_for_the_oldest",
+        "except (StoreError, OSError) as error:",
+        "except ArithmeticError as error:",
+        UnitTests(
+            "unit/broker/tier/test_reader.py"
+            "::test_an_oldest_pack_that_is_damaged_is_told_and_one_without_an_answer_is_not"
+        ),
+    ),
+    _mutant(
         "removed-records-promised",
         "tier",
         "GET_MIN_OFFSET says a record that a rule of the bucket has removed",

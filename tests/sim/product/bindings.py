@@ -207,7 +207,7 @@ def _special() -> list[tuple[str, str, Any]]:
         (
             "gantry_broker.tier.reader",
             "Patience",
-            partial(Patience, last_s=4.0, over_s=5.0, removed_s=4.0),
+            partial(Patience, last_s=4.0, over_s=5.0, removed_s=4.0, oldest_s=4.0),
         ),
         ("gantry_broker.tier.reader", "DAMAGED_S", 3.0),
         # Packs of a run are small; the larger ones are made by processes as usual.

@@ -25,6 +25,7 @@ GROWTH = 2.0
 LOOKS = 5
 OVER_S = 60.0
 REMOVED_S = 300.0  # between two looks at what counts as removed already
+OLDEST_S = 300.0  # until the oldest pack is asked for, also if nobody reads it
 AT_ONCE = 16  # objects asked for again in one round
 
 
@@ -36,6 +37,7 @@ class Patience(msgspec.Struct, frozen=True):
     looks: int = LOOKS
     over_s: float = OVER_S
     removed_s: float = REMOVED_S
+    oldest_s: float = OLDEST_S
 
 
 class Lost(msgspec.Struct):

@@ -15,6 +15,7 @@ still on the disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 import msgspec
 from gantry_protocol.tier.chain import ChainState, advance, before, empty
@@ -154,6 +155,14 @@ class TierIndex:
         return Offset(max(self.chain.start, self.losses.removed_below))
 
     @property
+    def oldest(self) -> PackEntry | None:
+        """The first pack that was taken in and is not removed, and not known to be lost."""
+        taken = islice(self.chain.packs, self._taken)
+        removed_below = self.losses.removed_below
+        entry = next((entry for entry in taken if entry.hi > removed_below), None)
+        return None if entry is None or entry.key in self.losses.packs else entry
+
+    @property
     def is_full(self) -> bool:
         """Whether no more runs may come in."""
         return not self._has_room()
@@ -202,9 +211,9 @@ class TierIndex:
         self._taken += 1
         self._note(entry, reason, now_s, absent=absent, indexed=False)
 
-    def lost(self, entry: PackEntry, reason: str, now_s: float) -> None:
-        """A pack that was taken in is not there when it is read."""
-        self._note(entry, reason, now_s, absent=True, indexed=True)
+    def lost(self, entry: PackEntry, reason: str, now_s: float, *, absent: bool = True) -> None:
+        """A pack that was taken in is not there when it is read, or is not what it was."""
+        self._note(entry, reason, now_s, absent=absent, indexed=True)
 
     def _note(
         self, entry: PackEntry, reason: str, now_s: float, *, absent: bool, indexed: bool

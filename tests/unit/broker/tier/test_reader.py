@@ -17,6 +17,7 @@ from gantry_protocol.records import decode_records, tags_code
 from gantry_protocol.tier.footer import Footer
 from gantry_protocol.tier.packs import verify_pack
 from gantry_protocol.types import Offset
+from msgspec import structs
 from support.memory_store import Fault, MemoryStore
 from support.tier_directory import TierDirectory, messages
 from support.tier_logs import Sent
@@ -29,7 +30,7 @@ FAR = Local(Offset(0), 1_000_000)
 class Tier:
     """A tier of three packs with 4 messages of each queue, and a reader that has seen it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, patience: Patience = PATIENCE) -> None:
         self.files = TierDirectory(directory)
         self.files.claim(1)
         self.packs = [self.files.append(messages("orders", 8)) for _ in range(3)]
@@ -43,7 +44,7 @@ class Tier:
             follow_s=0.1,
             moved=lambda chain: self.moved.append(chain.v),
             failed=self.failed.append,
-            patience=PATIENCE,
+            patience=patience,
         )
 
     def show(self) -> None:
@@ -83,6 +84,15 @@ class Tier:
 @pytest.fixture
 async def tier(tmp_path: Path):
     made = Tier(tmp_path)
+    yield made
+    await made.reader.stop()
+    assert made.failed == []
+
+
+@pytest.fixture
+async def asking(tmp_path: Path):
+    """A tier whose reader asks for the oldest pack each time."""
+    made = Tier(tmp_path, structs.replace(PATIENCE, oldest_s=0.0))
     yield made
     await made.reader.stop()
     assert made.failed == []
@@ -272,6 +282,51 @@ async def test_a_look_that_lacks_the_beginning_is_followed_by_others(tier: Tier)
     await tier.until(lambda: tier.reader.readable.is_shortened)
     assert await tier.read(0) == Gone(4)
     assert isinstance(await tier.read(8), Messages)
+
+
+async def test_removed_packs_are_found_though_nobody_asks_the_store_for_them(asking: Tier) -> None:
+    """What everybody reads is in the cache; then all that was left is gone, too."""
+    await asking.caught_up()
+    for offset in (0, 4, 8):
+        assert isinstance(await asking.read(offset), Messages)
+    sound = {asking.name(pack): asking.store.objects.pop(asking.name(pack)) for pack in (0, 1)}
+    await asking.until(lambda: asking.reader.readable.is_shortened)
+    assert await asking.read(0) == Gone(8)
+    sound[asking.name(2)] = asking.store.objects.pop(asking.name(2))
+    await asking.until(lambda: asking.name(2) in asking.reader.readable.complaint)
+    assert not asking.reader.readable.is_shortened
+    asking.store.objects.update(sound)
+    await asking.until(lambda: not asking.reader.readable.complaint)
+    await asking.until(lambda: asking.reader.index.covered == asking.files.state.end)
+    assert isinstance(await asking.read(0), Messages)
+
+
+async def test_an_oldest_pack_that_is_damaged_is_told_and_one_without_an_answer_is_not(
+    asking: Tier,
+) -> None:
+    await asking.caught_up()
+    assert isinstance(await asking.read(0), Messages)
+    asked = 0
+
+    def denied(_: str, key: str) -> Fault | None:
+        nonlocal asked
+        asked += key == asking.name(0)
+        return Fault.DENIED if key == asking.name(0) else None
+
+    asking.store.fault = denied
+    await asking.until(lambda: asked > 3)
+    assert (asking.reader.readable.complaint, asking.reader.reason) == ("", "")
+    assert isinstance(await asking.read(0), Messages)
+    sound = asking.store.objects[asking.name(0)]
+    asking.flip(0, len(sound) - 40)
+    asking.store.fault = None
+    await asking.until(lambda: asking.name(0) in asking.reader.readable.complaint)
+    answer = await asking.read(0)
+    assert isinstance(answer, Trouble)
+    assert answer.lasting
+    asking.store.objects[asking.name(0)] = sound
+    await asking.until(lambda: not asking.reader.readable.complaint)
+    assert isinstance(await asking.read(0), Messages)
 
 
 async def test_an_empty_listing_proves_nothing(tier: Tier) -> None:
