@@ -129,18 +129,16 @@ class LosingRun(TierRun):
     def settle(self, loads: Sequence[Load]) -> None:
         """Everybody finds out what there is again. Raises Violation."""
         if not self._cluster.run(PEACE_S, until=self._is_known):
-            raise Violation(f"unreadable: {self._readable()}")
+            raise Violation(f"{self._removed_below} bytes are gone: {self._readable()}")
         super().settle(loads)
         if self._restores:
             self._watch.more.remove(self._look)
             self._removed_below = 0
 
     def _is_known(self) -> bool:
-        """Whether nobody complains of more than what is gone for good."""
-        return all(
-            not one.complaint or (one.is_shortened and not self._restores)
-            for one in self._readable()
-        )
+        """Whether everybody complains of what is gone for good, and of nothing else."""
+        is_gone = self._removed_below > 0 and not self._restores
+        return all(one.is_shortened if is_gone else not one.complaint for one in self._readable())
 
     def _readable(self) -> list[Readable]:
         groups = map(self._cluster.group_of, self._cluster.brokers)
