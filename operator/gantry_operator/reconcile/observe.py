@@ -147,7 +147,9 @@ class Observer:
         if self._exists(key.namespace, cluster):
             view = await self._directory.admin(key.namespace, cluster).fronts()
         image, image_wait = self._fleet.image_of(key, body)
-        first = min(self._referring(FRONT_GROUP, key.namespace, cluster), key=_age)
+        # It may itself be gone by now, and with it the last one.
+        fronts = self._referring(FRONT_GROUP, key.namespace, cluster)
+        first = min(fronts, key=_age, default=body)
         brokers = self._referring(BROKER_GROUP, key.namespace, cluster)
         return FrontObserved(
             meta=Metadata.model_validate(body["metadata"]),

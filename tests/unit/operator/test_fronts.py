@@ -114,6 +114,18 @@ async def test_of_two_of_one_second_the_first_by_name_serves() -> None:
     assert (await seen(made, OTHERS)).before == "clients"
 
 
+async def test_the_last_front_group_may_go_while_the_controllers_are_asked() -> None:
+    made = world()
+    body, admin = front(made), made.directory.admin("mq", "gantry")
+
+    async def answered() -> Any:
+        made.listener.hear(FRONT_GROUP, "DELETED", body)
+        return FrontsView(fronts=(), groups=())
+
+    admin.fronts = answered
+    assert (await seen(made, CLIENTS)).before == ""
+
+
 async def test_brokers_learn_whether_their_cluster_has_fronts() -> None:
     made = world()
     observed = await seen(made, ORDERS)
