@@ -32,10 +32,10 @@ from sim.product.cluster import CLUSTER, SEGMENT_BYTES
 from sim.product.line import _text, send_ext, topic_ext
 from sim.product.operated import API
 from sim.product.operated_faults import NAMESPACE
-from sim.product.workload import Clients
+from sim.product.people import LOOK_S, People
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from random import Random
 
     from gantry_cli.client.session import Session
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 GROUP_KIND = ("mq.gantry.dev", "brokergroups")
 TOPIC = "guests"
-LOOK_S = 0.2
 WITHIN_S = 2.0
 MESSAGES = 5
 NEIGHBOURS = (("statefulsets", "apps"), ("persistentvolumeclaims", ""), ("services", ""))
@@ -98,19 +97,14 @@ EXTRAS: tuple[dict[str, Any], ...] = (
 )
 
 
-class Guests(Clients):
-    """See the module.
-
-    Attributes:
-        waits_for: of a guest, for people.
-    """
+class Guests(People):
+    """See the module."""
 
     unsettled = "guests are still changed"
-    _cluster: OperatedCluster
+    plural = "brokergroups"
 
     def __init__(self, cluster: OperatedCluster) -> None:
         super().__init__(cluster)
-        self.waits_for = ""
         self._kept: dict[str, tuple[str, int]] = {}  # acknowledged, in the present guest
         self._possible: set[str] = set()  # that were sent to it
         self._number = 0
@@ -118,10 +112,6 @@ class Guests(Clients):
     def start(self) -> None:
         """Begin."""
         self._cluster.client("people", self._live).boot()
-
-    def judge(self) -> None:
-        if self._busy:
-            raise Violation(f"{self.unsettled}: {self.waits_for}")
 
     async def _live(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
@@ -336,11 +326,6 @@ class Guests(Clients):
 
     # ---- the API server, and what the controllers know
 
-    async def _until(self, what: str, holds: Callable[[], bool]) -> None:
-        self.waits_for = what
-        while not holds():
-            await asyncio.sleep(LOOK_S)
-
     def _create(self, name: str, spec: dict[str, Any]) -> str:
         """Its uid. Raises StatusError."""
         manifest = {
@@ -358,34 +343,6 @@ class Guests(Clients):
         resource = self._resource(name)
         assert resource is not None
         return str(resource["metadata"]["uid"])
-
-    def _patch(self, name: str, spec: dict[str, Any]) -> None:
-        self._cluster.change("brokergroups", name, {"spec": spec})
-
-    def _resource(self, name: str) -> dict[str, Any] | None:
-        found = self._cluster.objects("brokergroups", "mq.gantry.dev")
-        return next((obj for obj in found if obj["metadata"]["name"] == name), None)
-
-    def _condition(self, name: str, kind: str) -> tuple[str, str] | None:
-        """Status and reason of a condition of the present generation."""
-        resource = self._resource(name)
-        status = (resource or {}).get("status") or {}
-        if (
-            resource is None
-            or status.get("observedGeneration") != resource["metadata"]["generation"]
-        ):
-            return None
-        conditions = {one["type"]: one for one in status.get("conditions") or ()}
-        found = conditions.get(kind)
-        return None if found is None else (found["status"], found["reason"])
-
-    def _is_ready(self, name: str) -> bool:
-        return (self._condition(name, "Ready") or ("",))[0] == "True"
-
-    def _owned(self, uid: str) -> list[str]:
-        registry = self._cluster.registry
-        assert registry is not None
-        return [f"{one.resource[1]} {one.key[1]}" for one in registry.store.owned_by(uid)]
 
     def _of(self, plural: str, name: str) -> list[dict[str, Any]]:
         """Objects whose names begin with that of the guest's StatefulSet."""
@@ -416,16 +373,12 @@ class Guests(Clients):
             for obj in self._cluster.objects(plural, group)
             if f"{begin}-" not in f"{obj['metadata']['name']}-"
             and not obj["metadata"]["name"].startswith(name)
+            and not obj["metadata"]["name"].endswith("-front")  # others make them and delete them
         }
 
     def _record(self, name: str) -> str | None:
         """What the controllers know of it; None for nothing."""
-        states = [
-            controller.machine.state
-            for controller in map(self._cluster.controller_of, self._cluster.controllers)
-            if controller is not None
-        ]
-        newest = max(states, key=lambda state: int(state.index), default=None)
+        newest = self._state()
         if newest is None:
             return "unknown"
         group = newest.groups.get((CLUSTER, name))

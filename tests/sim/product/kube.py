@@ -1,14 +1,15 @@
 """A Kubernetes in the world: an API server that is unkind when it is told to, and a kubelet.
 
 What runs is the cluster of processes (``gantry_local``): its registry with server-side apply, its
-API server over HTTP, its StatefulSet, claim, endpoint and garbage controllers, its kubelet with
-probes and restart back-off. They share one process, at ``KUBE``, that never fails; what fails is
-what the API server answers (``Unkindness``). A container is a simulated process, and its settings
-are those of its pod: command, environment, ConfigMap and Secrets. Each pod is a machine of its own,
-with a new address in each life, and the disk of its claim.
+API server over HTTP, its StatefulSet, Deployment, claim, endpoint and garbage controllers, its
+kubelet with probes and restart back-off. They share one process, at ``KUBE``, that never fails;
+what fails is what the API server answers (``Unkindness``). A container is a simulated process, and
+its settings are those of its pod: command, environment, ConfigMap and Secrets. Each pod is a
+machine of its own, with a new address in each life, and the disk of its claim.
 
 A Service's address leads to one of its ready endpoints, chosen for each connection by the kernel of
-whoever connects.
+whoever connects. So do the addresses that its status says a cloud gave it, and its ports of the
+node (``NODE``).
 
 Not here: nodes (a pod's machine without power is a pod that answers nothing and cannot be deleted
 meanwhile), DNS and Services that lag behind their endpoints, reads from an old copy, TLS, rights.
@@ -30,9 +31,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import gantry_broker.front.server
 import gantry_broker.host.server
 import gantry_controller.server
 from aiohttp import web
+from gantry_broker.front.settings import FrontSettings
 from gantry_broker.host.settings import BrokerSettings
 from gantry_controller.settings import ControllerSettings
 from gantry_local.apiserver import errors, handlers, routes
@@ -44,6 +47,7 @@ from gantry_local.apiserver.registry import Registry
 from gantry_local.apiserver.store import Store
 from gantry_local.apiserver.watching import WatchStream
 from gantry_local.controllers.claims import ClaimController
+from gantry_local.controllers.deployment import DeploymentController
 from gantry_local.controllers.direct import Direct
 from gantry_local.controllers.endpoints import SERVICES, SLICES, EndpointsController
 from gantry_local.controllers.garbage import GarbageCollector
@@ -79,11 +83,13 @@ if TYPE_CHECKING:
 
 KUBE = "10.0.0.1"
 SERVICE_ADDRESSES = "10.96.0.0/24"
+NODE = "10.97.0.1"  # what listens at its ports is Services' node ports
 PORT = 6443
 API_TOKEN = "token-of-the-simulated-api-server"
 PROGRAMS: dict[str, tuple[Any, Any]] = {
     "broker": (BrokerSettings, gantry_broker.host.server),
     "controller": (ControllerSettings, gantry_controller.server),
+    "front": (FrontSettings, gantry_broker.front.server),
 }
 
 Object = dict[str, Any]
@@ -287,14 +293,27 @@ class Names(HostsWriter):
         services = self._store.records(SERVICES)
         slices = [record.obj for record in self._store.records(SLICES)]
         self._network.names = names([service.obj for service in services], slices)
-        self._network.services = {
-            address: backends
-            for service in services
-            for address, backends in wanted(
-                service.obj,
-                [one.obj for one in self._store.owned_by(service.uid) if one.resource == SLICES],
-            ).items()
-        }
+        self._network.services = {}
+        for service in services:
+            owned = self._store.owned_by(service.uid)
+            found = wanted(service.obj, [one.obj for one in owned if one.resource == SLICES])
+            self._network.services |= found | _from_outside(service.obj, found)
+
+
+def _from_outside(
+    service: Object, found: dict[tuple[str, int], list[tuple[str, int]]]
+) -> dict[tuple[str, int], list[tuple[str, int]]]:
+    """Where the addresses lead that a Service has beside its own."""
+    spec = service["spec"]
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    given = [one["ip"] for one in balancer.get("ingress") or ()]
+    hosts = given if spec.get("type") == "LoadBalancer" else []
+    outside = {(host, port): ends for host in hosts for (_, port), ends in found.items()}
+    for port in spec.get("ports") or ():
+        ends = found.get((spec.get("clusterIP", ""), port["port"]))
+        if ends and "nodePort" in port:
+            outside[NODE, port["nodePort"]] = ends
+    return outside
 
 
 class _Contained(Process):
@@ -400,6 +419,7 @@ async def serve(cluster: OperatedCluster, ready: Callable[[Registry], None]) -> 
         store,
         [
             StatefulSetController(direct("statefulset-controller")),
+            DeploymentController(direct("deployment-controller")),
             EndpointsController(direct("endpoints-controller")),
             ClaimController(direct("persistentvolume-binder"), volumes.remove_claim),
             GarbageCollector(direct("garbage-collector")),

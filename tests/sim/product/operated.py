@@ -1,7 +1,8 @@
 """A cluster that the operator makes: its own process, beside the API server, controllers, brokers.
 
-Addresses: the API server is 10.0.0.1, operators 10.0.0.N, pods 10.0.3.N, clients 10.0.9.N. What
-people write are two resources; everything else in the API server is the operator's doing.
+Addresses: the API server is 10.0.0.1, operators 10.0.0.N, pods 10.0.3.N, clients 10.0.9.N, Services
+10.96.0.N, and 10.97.0.N where they are reached from outside. What people write are two resources;
+everything else in the API server is the operator's doing.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class KubeNetwork(Network):
         self.services: dict[tuple[str, int], list[tuple[str, int]]] = {}
 
     def route(self, host: str, port: int) -> tuple[str, int]:
-        if not host.startswith("10.96."):
+        if not host.startswith(("10.96.", "10.97.")):
             return host, port
         backends = self.services.get((host, port))
         if not backends:  # as kube-proxy rejects it
@@ -169,12 +170,14 @@ class OperatedCluster(Cluster):
         """Where a container begins to run: the pod's machine, new with its address."""
         name, address = launch.env["GANTRY_NAME"], launch.env["POD_IP"]
         statefulset = name.rpartition("-")[0]
-        nodes = self.brokers if component == "broker" else self.controllers
+        all_nodes = {"broker": self.brokers, "controller": self.controllers, "front": self.fronts}
+        nodes = all_nodes[component]
         if component == "broker" and statefulset != BROKERS:
             nodes = self.guests.setdefault(statefulset, [])
         node = next((node for node in nodes if node.name == name), None)
         if node is None or node.machine.address != address:
-            disk = self.disk(Path(launch.env["GANTRY_DATA_DIR"]).parent.name)
+            data = launch.env.get("GANTRY_DATA_DIR")  # a front has none, and writes nothing
+            disk = self.disk(name if data is None else Path(data).parent.name)
             machine = Machine(self.world, self.network, address, disk)
             if node is None:
                 node = PodNode(self, machine, name, self._nothing)
@@ -190,7 +193,7 @@ class OperatedCluster(Cluster):
         if machine is not None:
             machine.is_up = False
             machine.life += 1
-        for nodes in (self.brokers, *self.guests.values()):
+        for nodes in (self.brokers, self.fronts, *self.guests.values()):
             for node in [one for one in nodes if one.machine is machine]:
                 if nodes is not self.brokers or self.brokers.index(node) >= self.replicas:
                     nodes.remove(node)  # it is not wished for any more

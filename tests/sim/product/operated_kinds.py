@@ -8,6 +8,7 @@ from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, GROUP
+from sim.product.front_groups import FrontGroups, FrontsWatch, has_store_port
 from sim.product.guests import Guests
 from sim.product.kinds import PEACE_S, ProductRun
 from sim.product.operated import OperatedCluster
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from sim.product.people import People
     from sim.product.workload import Load
+
+FRONTS_SHARE = 0.4  # of runs of groups
 
 
 class OperatorRun(ProductRun):
@@ -89,11 +93,15 @@ class GroupsRun(OperatorRun):
         """The clients, one that reads everything again, and people."""
         cluster = self._cluster
         workload = Workload(cluster, self._watch, group=GROUP)
-        self._guests = Guests(cluster)
-        return [workload, Rereader(cluster, workload), self._guests]
+        self._people: list[People] = [Guests(cluster)]
+        if self._with_fronts:
+            self._people.append(FrontGroups(cluster, uploads=cluster.uploads))
+        return [workload, Rereader(cluster, workload), *self._people]
 
     def act(self) -> None:
         """Raises Violation."""
+        self._with_fronts = self.world.stream("front-groups").random() < FRONTS_SHARE
+        self._fronts = FrontsWatch(self._cluster, self._watch)
         self._tier: TierWatch | None = None
         self._cluster.begins.append(self._begin)
         super().act()
@@ -107,17 +115,24 @@ class GroupsRun(OperatorRun):
             self._tier = TierWatch(cluster.network.bucket, self._watch, CLUSTER, uid)
 
     def settle(self, loads: Sequence[Load]) -> None:
-        cluster, guests, operators = self._cluster, self._guests, self._operators
-        guests.stop_sending()
-        if not cluster.run(2 * PEACE_S, until=lambda: guests.is_settled):
-            guests.judge()
-        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
-            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        cluster, people = self._cluster, self._people
+        for one in people:
+            one.stop_sending()
+        cluster.run(2 * PEACE_S, until=lambda: all(one.is_settled for one in people))
+        for one in people:
+            one.judge()
+        if not cluster.run(PEACE_S, until=lambda: not self._unsettled()):
+            raise Violation(f"the operator does not come to rest: {self._unsettled()}")
         if self._tier is None:
             self._leave_and_return()
         elif not cluster.run(PEACE_S, until=self._is_told):
             raise Violation(f"T16: the tier ends at {self._tier.chain.end}: {self._status()}")
         super().settle(loads)
+
+    def _unsettled(self) -> str:
+        if has_store_port(self._cluster):
+            return "there are no fronts, and brokers have a port for them"
+        return self._operators.unsettled()
 
     def _status(self) -> dict[str, Any]:
         return dict(self._cluster.resource("brokergroups", GROUP)["status"].get("tier") or {})
@@ -134,7 +149,7 @@ class GroupsRun(OperatorRun):
         """The quorum is deleted, waits for the group, and both come back on their volumes."""
         cluster, watch, operators = self._cluster, self._watch, self._operators
         claims = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
-        operators.all_goes = True
+        operators.all_goes = self._fronts.quorum_goes = True
         cluster.remove("controllergroups", CLUSTER)
         acks = watch.acks
         if not cluster.run(PEACE_S, until=lambda: watch.acks > acks + 3):
@@ -150,7 +165,7 @@ class GroupsRun(OperatorRun):
         cluster.world.count("left")
         cluster.declare()
         self.recover()
-        operators.all_goes = False
+        operators.all_goes = self._fronts.quorum_goes = False
 
     def _left(self) -> list[list[str]]:
         """What there is of our resources, pods and StatefulSets."""
