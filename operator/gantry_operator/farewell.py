@@ -105,9 +105,10 @@ async def finish(cache: Cache) -> None:
 def is_awaited(cache: Cache) -> bool:
     """Whether some deletion waits for the operator alone."""
     groups, quorums = _all(cache, BROKER_GROUP), _all(cache, CONTROLLER_GROUP)
+    fronts = _all(cache, FRONT_GROUP)
     staying = {
         (group["metadata"].get("namespace", ""), reference(group))
-        for group in groups
+        for group in (*groups, *fronts)
         if group["metadata"].get("deletionTimestamp") is None
     }
     serving = {
@@ -119,7 +120,7 @@ def is_awaited(cache: Cache) -> bool:
             held=name_of(body) in staying,
             drains=(body["metadata"].get("namespace", ""), reference(body)) in serving,
         )
-        for body in (*groups, *quorums, *_all(cache, FRONT_GROUP))
+        for body in (*groups, *quorums, *fronts)
     )
 
 

@@ -38,15 +38,14 @@ class Listener:
         if kind is CONTROLLER_GROUP and (deleted or _wish(before) != _wish(body)):
             self._dependents(namespace, name)
         if kind is BROKER_GROUP and (deleted or before is None):
-            # The deletion of a controller group waits for its last broker group.
             quorum = reference(body)
-            if self._cache.get(CONTROLLER_GROUP, namespace, quorum) is not None:
-                self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, quorum))
+            self._referred_to(namespace, quorum)
             self._dependents(namespace, quorum, FRONT_GROUP)
             if event == "ADDED":
                 self._neighbours(namespace, name, quorum)
         if kind is FRONT_GROUP and (deleted or before is None):
             # Brokers open their store to fronts, and a second FrontGroup waits for the first.
+            self._referred_to(namespace, reference(body))
             self._dependents(namespace, reference(body))
 
     def roles_changed(self, namespace: str, group: str) -> None:
@@ -57,6 +56,11 @@ class Listener:
         """Controllers are silent, or heard again: what rests on their word is looked at."""
         self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, name))
         self._dependents(namespace, name)
+
+    def _referred_to(self, namespace: str, quorum: str) -> None:
+        """The deletion of a controller group waits for the last one that refers to it."""
+        if self._cache.get(CONTROLLER_GROUP, namespace, quorum) is not None:
+            self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, quorum))
 
     def _neighbours(self, namespace: str, name: str, quorum: str) -> None:
         """Broker groups whose deletions nobody could take messages from before; mostly one."""

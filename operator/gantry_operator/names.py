@@ -78,9 +78,9 @@ the controller, nothing else: `kubectl patch bg NAME --type=json -p
 '[{"op":"remove","path":"/metadata/finalizers"}]'`."""
 
 QUORUM_FINALIZER: Final = f"{GROUP}/broker-groups"
-"""On a ControllerGroup, exactly while BrokerGroups refer to it: its deletion waits for theirs. Take
-it off by hand to delete it in spite of them: `kubectl patch controllergroup NAME --type=json -p
-'[{"op":"remove","path":"/metadata/finalizers"}]'`."""
+"""On a ControllerGroup, exactly while BrokerGroups or FrontGroups refer to it: its deletion waits
+for theirs. Take it off by hand to delete it in spite of them: `kubectl patch controllergroup NAME
+--type=json -p '[{"op":"remove","path":"/metadata/finalizers"}]'`."""
 FRONTS_FINALIZER: Final = f"{GROUP}/fronts"
 """On a FrontGroup: clients are led back to the brokers before its pods go. Removing it by hand
 leaves clients where nobody answers until they look again: `kubectl patch fg NAME --type=json -p

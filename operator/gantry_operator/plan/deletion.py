@@ -1,7 +1,8 @@
 """Deletion of a ControllerGroup, and of a BrokerGroup.
 
-A ControllerGroup keeps who may be elected in every BrokerGroup that refers to it, so its deletion
-waits until they are gone, while it serves on; the section before the last.
+A ControllerGroup keeps who may be elected in every BrokerGroup that refers to it, and its volumes
+keep where clients are led by a FrontGroup that does. So its deletion waits until they are gone,
+while it serves on; the section before the last.
 
 A finalizer waits for an operator, so the last section says what one that ends leaves behind.
 
@@ -155,7 +156,7 @@ MAX_NAMED = 10
 
 
 def keep_quorum_finalizer(seen: ControllerObserved) -> list[SetFinalizer]:
-    """Rule: the finalizer exists exactly while BrokerGroups refer to the quorum.
+    """Rule: the finalizer exists exactly while BrokerGroups or FrontGroups refer to the quorum.
 
     Without any, nothing stands in the way of a deletion, operator or not. A deletion never gets a
     finalizer that it did not have: the API server would refuse it.
@@ -179,9 +180,9 @@ def held_by(seen: ControllerObserved) -> str:
     more = len(seen.dependents) - MAX_NAMED
     others = f" and {more} more" if more > 0 else ""
     return (
-        f"The deletion waits for the BrokerGroups that refer to it, {named}{others}: delete them, "
-        f"or take the finalizer {names.QUORUM_FINALIZER} off to delete it in spite of them; "
-        "without it they cannot fail over."
+        f"The deletion waits for the groups that refer to it, {named}{others}: delete them, or "
+        f"take the finalizer {names.QUORUM_FINALIZER} off to delete it in spite of them; without "
+        "it brokers cannot fail over, and its volumes go on leading clients to fronts."
     )
 
 
@@ -195,7 +196,7 @@ OURS = frozenset(
 def waits_for_operator(meta: Body, *, held: bool, drains: bool = False) -> bool:
     """Whether a deletion ends as soon as the operator has done its part, so that it stays for it.
 
-    `held`: BrokerGroups that nobody deletes refer to it, so this deletion does not end soon.
+    `held`: groups that nobody deletes refer to it, so this deletion does not end soon.
     `drains`: its quorum stays, so it may be drained, which does not end soon either.
     """
     if meta.get("deletionTimestamp") is None:

@@ -211,8 +211,8 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
         missing_secrets: names of those of the quorum's Secrets that do not exist.
         image: as of a broker group; `image_wait`, too.
         claims: of the volumes: all before there is a StatefulSet, then those without a mark.
-        dependents: names of BrokerGroups that refer to it; while it is not being deleted, one of
-            them is enough.
+        dependents: names of BrokerGroups and FrontGroups that refer to it; while it is not being
+            deleted, one of them is enough.
         operator_namespace: where the operator's own pods are; empty outside a cluster.
         quorum: the leader's view of the quorum, or a follower's while there is no leader.
     """

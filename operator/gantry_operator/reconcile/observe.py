@@ -269,17 +269,14 @@ class Observer:
         return await self._claims.of(group, pods, running=statefulset in objects)
 
     def _dependents(self, key: Key, body: Body) -> tuple[str, ...]:
-        """Broker groups that refer to a controller group; the first unless it is being deleted."""
-        found = []
-        for namespace, name in self._cache.names(BROKER_GROUP):
-            if namespace != key.namespace:
-                continue
-            if reference(self._cache.get(BROKER_GROUP, namespace, name) or {}) != key.name:
-                continue
-            if body["metadata"].get("deletionTimestamp") is None:
-                return (name,)
-            found.append(name)
-        return tuple(sorted(found))
+        """What refers to a controller group; one name is enough unless it is being deleted."""
+        found: list[str] = []
+        for kind, prefix in ((BROKER_GROUP, ""), (FRONT_GROUP, "FrontGroup ")):
+            referring = self._referring(kind, key.namespace, key.name)
+            found += sorted(f"{prefix}{one['metadata']['name']}" for one in referring)
+            if found and body["metadata"].get("deletionTimestamp") is None:
+                return (found[0],)
+        return tuple(found)
 
     def _exists(self, namespace: str, name: str) -> bool:
         return self._cache.get(CONTROLLER_GROUP, namespace, name) is not None

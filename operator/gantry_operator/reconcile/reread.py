@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gantry_operator.api.errors import NotFound
-from gantry_operator.api.kinds import BROKER_GROUP, BY_NAME, CUSTOM, POD, STATEFULSET, Kind
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    BY_NAME,
+    CUSTOM,
+    FRONT_GROUP,
+    POD,
+    STATEFULSET,
+    Kind,
+)
 from gantry_operator.cache import key_of, reference
 from gantry_operator.plan import actions as act
 
@@ -52,13 +60,16 @@ async def reread(api: Api, cache: Cache, kind: Kind, namespace: str, name: str) 
 
 
 async def is_referred_to(api: Api, quorum: Key) -> bool:
-    """Whether a broker group refers to a ControllerGroup, as the API server itself has it.
+    """Whether broker groups or fronts refer to a ControllerGroup, as the API server itself has it.
 
     Raises:
         ApiError: they could not be listed.
     """
-    listed = api.list_all(BROKER_GROUP, quorum.namespace)
-    return any([reference(body) == quorum.name async for body in listed])
+    for kind in (BROKER_GROUP, FRONT_GROUP):
+        listed = api.list_all(kind, quorum.namespace)
+        if any([reference(body) == quorum.name async for body in listed]):
+            return True
+    return False
 
 
 def target_of(key: Key, action: act.Action) -> Target | None:

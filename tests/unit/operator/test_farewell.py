@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gantry_operator import farewell, names
 from gantry_operator.api.errors import ApiError, Conflict, Denied, Unavailable
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, NAMESPACE
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROUP, NAMESPACE
 from gantry_operator.cache import Cache
 from gantry_operator.plan.deletion import let_go
 from unit.operator.fake_api import FakeApi
@@ -30,9 +30,14 @@ def body(name: str, finalizers: list[str], *, going: bool = True, **spec: Any) -
     return {"metadata": meta | ({"deletionTimestamp": "now"} if going else {}), "spec": spec}
 
 
-def known(*, quorum: dict[str, Any] | None = None, group: dict[str, Any] | None = None) -> Cache:
+def known(
+    *,
+    quorum: dict[str, Any] | None = None,
+    group: dict[str, Any] | None = None,
+    fronts: dict[str, Any] | None = None,
+) -> Cache:
     cache = Cache()
-    for kind, one in ((CONTROLLER_GROUP, quorum), (BROKER_GROUP, group)):
+    for kind, one in ((CONTROLLER_GROUP, quorum), (BROKER_GROUP, group), (FRONT_GROUP, fronts)):
         if one is not None:
             cache.put(kind, one)
     return cache
@@ -47,6 +52,11 @@ AWAITED = [
         known(quorum=body("gantry", HELD), group=body("orders", [], going=False)),
         False,
         id="a-group-stays",
+    ),
+    pytest.param(
+        known(quorum=body("gantry", HELD), fronts=body("clients", [], going=False)),
+        False,
+        id="fronts-stay",
     ),
     pytest.param(
         known(quorum=body("gantry", HELD), group=body("orders", ["others/one"])),

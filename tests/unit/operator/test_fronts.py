@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 CLIENTS = Key("FrontGroup", "mq", "clients")
 OTHERS = Key("FrontGroup", "mq", "others")
 ORDERS = Key("BrokerGroup", "mq", "orders")
+GANTRY = Key("ControllerGroup", "mq", "gantry")
 DECLARATION = FrontsDeclaration(address="10.96.0.7", first_port=10950, ports=16)
 
 
@@ -60,12 +61,12 @@ async def test_fronts_that_come_or_go_are_the_brokers_matter() -> None:
     made = world()
     await made.drain()
     body = front(made)
-    assert set(await made.drain()) == {CLIENTS, ORDERS}
+    assert set(await made.drain()) == {CLIENTS, ORDERS, GANTRY}
     changed = made.api.have(FRONT_GROUP, "clients", metadata=body["metadata"], spec={"replicas": 3})
     made.listener.hear(FRONT_GROUP, "MODIFIED", changed)
     assert await made.drain() == [CLIENTS]
     made.listener.hear(FRONT_GROUP, "DELETED", changed)
-    assert set(await made.drain()) == {CLIENTS, ORDERS}
+    assert set(await made.drain()) == {CLIENTS, ORDERS, GANTRY}
 
 
 async def test_broker_groups_that_come_or_go_are_the_fronts_matter() -> None:
@@ -124,6 +125,16 @@ async def test_the_last_front_group_may_go_while_the_controllers_are_asked() -> 
 
     admin.fronts = answered
     assert (await seen(made, CLIENTS)).before == ""
+
+
+async def test_the_deletion_of_a_quorum_waits_for_the_fronts_of_its_clients() -> None:
+    """Its volumes would lead clients there when it is created again."""
+    made = world()
+    assert (await seen(made, GANTRY)).dependents == ("orders",)
+    made.listener.hear(BROKER_GROUP, "DELETED", made.cache.get(BROKER_GROUP, "mq", "orders") or {})
+    front(made)
+    front(made, "abroad", controllerRef={"name": "another"})
+    assert (await seen(made, GANTRY)).dependents == ("FrontGroup clients",)
 
 
 async def test_brokers_learn_whether_their_cluster_has_fronts() -> None:

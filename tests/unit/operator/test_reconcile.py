@@ -15,6 +15,7 @@ from gantry_operator.api.kinds import (
     CONTROLLER_GROUP,
     CUSTOM,
     EVENT,
+    FRONT_GROUP,
     POD,
     SECRET,
     SERVICE,
@@ -184,19 +185,20 @@ async def test_changed_roles_of_a_shard_are_those_of_its_resource() -> None:
     assert await world.drain() == [ORDERS]
 
 
+@pytest.mark.parametrize("kind", [BROKER_GROUP, FRONT_GROUP])
 @pytest.mark.parametrize("refers", ["gantry", "elsewhere"])
 async def test_a_quorum_keeps_its_finalizer_for_a_group_that_no_watch_has_brought(
-    refers: str,
+    refers: str, kind: Any
 ) -> None:
     world = World()
     meta = {"finalizers": [names.QUORUM_FINALIZER], "deletionTimestamp": "2026-11-21T11:59:00Z"}
     world.have(CONTROLLER_GROUP, "gantry", metadata=meta | {"generation": 1}, spec={})
-    late = world.api.have(BROKER_GROUP, "late", spec={"controllerRef": {"name": refers}})
+    late = world.api.have(kind, "late", spec={"controllerRef": {"name": refers}})
     await world.settle()
     body = world.api.find(CONTROLLER_GROUP, "gantry")
     assert body is not None
     assert bool(body["metadata"]["finalizers"]) == (refers == "gantry")
-    world.listener.hear(BROKER_GROUP, "ADDED", late)
+    world.listener.hear(kind, "ADDED", late)
     await world.settle()
     body = world.api.find(CONTROLLER_GROUP, "gantry")
     assert body is not None
