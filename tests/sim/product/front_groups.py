@@ -32,6 +32,7 @@ from sim.product.operated_watch import is_ready
 from sim.product.people import People
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from sim.product.cluster import Node
@@ -50,6 +51,10 @@ OBJECTS = (
     ("networkpolicies", "networking.k8s.io"),
 )
 SCALER = ("horizontalpodautoscalers", "autoscaling")
+
+LAST = "edge-last"
+LAST_SPEC: dict[str, Any] = {"replicas": 1, "ports": 16}
+PEACE_S = 90
 
 MEANINGLESS: tuple[dict[str, Any], ...] = (  # the API server refuses these
     {"replicas": 0},
@@ -163,6 +168,12 @@ class FrontGroups(People):
             await self._one(f"edge-{self._number}", rng)
             self._cluster.world.count("fronts")
         self._busy -= 1
+
+    def one_that_stays(self) -> LastFronts:
+        """One more resource, which clients are led to. Raises Violation."""
+        last = LastFronts(self, self._cluster)
+        last.stands()
+        return last
 
     async def _one(self, name: str, rng: Random) -> None:
         """One resource, from the first mistake to its end."""
@@ -441,6 +452,66 @@ class FrontGroups(People):
         resource = self._resource(name)
         assert resource is not None
         return str(resource["metadata"]["uid"])
+
+
+class LastFronts:
+    """Fronts that are there when the quorum is deleted: they go with it, or outlive it.
+
+    Args:
+        people: who make them.
+        cluster: where.
+    """
+
+    def __init__(self, people: FrontGroups, cluster: OperatedCluster) -> None:
+        self._people = people
+        self._cluster = cluster
+        self._stays = cluster.world.stream("last-fronts").random() < 0.5
+        self._uid = people._create(LAST, LAST_SPEC)
+
+    def stands(self) -> None:
+        """Until clients are led there. Raises Violation."""
+        people = self._people
+        if not self._cluster.run(PEACE_S, until=lambda: not people._unlike(LAST, LAST_SPEC)):
+            raise Violation(f"wished: {LAST}: {people._unlike(LAST, LAST_SPEC)}")
+
+    def quorum_goes(self) -> None:
+        """It goes with these, or first, since a person has lost patience. Raises Violation."""
+        if not self._stays:
+            self._cluster.remove("frontgroups", LAST)
+            return
+        self._wait("to be what the quorum waits for", self._is_waited_for)
+        self._cluster.change("controllergroups", CLUSTER, {"metadata": {"finalizers": None}})
+
+    def _is_waited_for(self) -> bool:
+        conditions = self._cluster.resource("controllergroups", CLUSTER)["status"]["conditions"]
+        said = next(one["message"] for one in conditions if one["type"] == "Progressing")
+        return f"refer to it, FrontGroup {LAST}:" in said
+
+    def quorum_is_gone(self) -> None:
+        """Who stays serves on, and says what is missing. Raises Violation."""
+        people = self._people
+        if self._stays:
+            lost = ("False", "ControllerGroupNotFound")
+            self._wait("to miss the quorum", lambda: people._condition(LAST, "Accepted") == lost)
+            if not any(node.is_running for node in self._cluster.fronts):
+                raise Violation("wished: the quorum is gone, and so are the fronts")
+        elif people._resource(LAST) is not None:
+            raise Violation(f"gone: the quorum is, and did not wait for {LAST}")
+
+    def quorum_is_back(self) -> None:
+        """Clients are led there as before, and then back, or to nobody. Raises Violation."""
+        people = self._people
+        if self._stays:
+            self.stands()
+            self._cluster.remove("frontgroups", LAST)
+        self._wait("to lead nobody", lambda: people._led_by() is None)
+        self._wait("to leave nothing", lambda: not people._owned(self._uid))
+        self._wait("to leave no port", lambda: not has_store_port(self._cluster))
+        self._cluster.world.count("fronts-stayed" if self._stays else "fronts-went-with-quorum")
+
+    def _wait(self, what: str, holds: Callable[[], bool]) -> None:
+        if not self._cluster.run(PEACE_S, until=holds):
+            raise Violation(f"gone: {LAST} was {what}; clients are led by {self._people._led_by()}")
 
 
 def has_store_port(cluster: OperatedCluster) -> bool:

@@ -94,13 +94,14 @@ class GroupsRun(OperatorRun):
         cluster = self._cluster
         workload = Workload(cluster, self._watch, group=GROUP)
         self._people: list[People] = [Guests(cluster)]
-        if self._with_fronts:
-            self._people.append(FrontGroups(cluster, uploads=cluster.uploads))
+        self._people_of_fronts: FrontGroups | None = None
+        if self.world.stream("front-groups").random() < FRONTS_SHARE:
+            self._people_of_fronts = FrontGroups(cluster, uploads=cluster.uploads)
+            self._people.append(self._people_of_fronts)
         return [workload, Rereader(cluster, workload), *self._people]
 
     def act(self) -> None:
         """Raises Violation."""
-        self._with_fronts = self.world.stream("front-groups").random() < FRONTS_SHARE
         self._fronts = FrontsWatch(self._cluster, self._watch)
         self._tier: TierWatch | None = None
         self._cluster.begins.append(self._begin)
@@ -149,6 +150,7 @@ class GroupsRun(OperatorRun):
         """The quorum is deleted, waits for the group, and both come back on their volumes."""
         cluster, watch, operators = self._cluster, self._watch, self._operators
         claims = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
+        last = self._people_of_fronts.one_that_stays() if self._people_of_fronts else None
         operators.all_goes = self._fronts.quorum_goes = True
         cluster.remove("controllergroups", CLUSTER)
         acks = watch.acks
@@ -157,20 +159,27 @@ class GroupsRun(OperatorRun):
         if not any(self._left()):
             raise Violation("a quorum is gone, and a group depended on it")
         cluster.remove("brokergroups", GROUP)
+        if last is not None:
+            last.quorum_goes()
         if not cluster.run(PEACE_S, until=lambda: not any(self._left())):
             raise Violation(f"both were deleted, and there are {self._left()}")
         left = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
         if left != claims:
             raise Violation(f"both were deleted, and of {len(claims)} claims {len(left)} are left")
         cluster.world.count("left")
+        if last is not None:
+            last.quorum_is_gone()
         cluster.declare()
         self.recover()
+        if last is not None:
+            last.quorum_is_back()
         operators.all_goes = self._fronts.quorum_goes = False
 
     def _left(self) -> list[list[str]]:
-        """What there is of our resources, pods and StatefulSets."""
+        """What there is of our resources, pods and StatefulSets; fronts may stay."""
         kinds = (("controllergroups", "mq.gantry.dev"), ("brokergroups", "mq.gantry.dev"))
-        return [
+        found = [
             [found["metadata"]["name"] for found in self._cluster.objects(plural, group)]
             for plural, group in (*kinds, ("statefulsets", "apps"), ("pods", ""))
         ]
+        return [[name for name in some if "-front-" not in name] for some in found]
