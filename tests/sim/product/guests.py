@@ -47,6 +47,7 @@ GROUP_KIND = ("mq.gantry.dev", "brokergroups")
 TOPIC = "guests"
 WITHIN_S = 2.0
 MESSAGES = 5
+SHARDED = "sharded"  # groups that others make and delete begin so
 NEIGHBOURS = (("statefulsets", "apps"), ("persistentvolumeclaims", ""), ("services", ""))
 
 MEANINGLESS: tuple[dict[str, Any], ...] = (  # the API server refuses these
@@ -307,7 +308,9 @@ class Guests(People):
         if master is None:
             await asyncio.sleep(LOOK_S)
             return None
-        address = f"{master.machine.address}:{REMOTING_PORT}"
+        is_shard = names.resource_of(name) != name
+        port = names.shard_port(name) if is_shard else REMOTING_PORT
+        address = f"{master.machine.address}:{port}"
         texts = {key: _text(value) for key, value in ext.items()}
         try:
             answer = await client.calls.call(address, request(code, texts, body), WITHIN_S)
@@ -318,8 +321,9 @@ class Guests(People):
 
     def _master(self, name: str) -> Node | None:
         serving = []
-        for node in self._cluster.guests.get(names.broker_statefulset(name), ()):
-            group = self._cluster.group_of(node)
+        statefulset = names.broker_statefulset(names.resource_of(name))
+        for node in self._cluster.guests.get(statefulset, ()):
+            group = self._cluster.member_of(node, name)
             if group is not None and group.core is not None and group.core.serving is not None:
                 serving.append((int(group.core.serving.epoch), node))
         return max(serving, key=lambda pair: pair[0])[1] if serving else None
@@ -374,6 +378,7 @@ class Guests(People):
             if f"{begin}-" not in f"{obj['metadata']['name']}-"
             and not obj["metadata"]["name"].startswith(name)
             and not obj["metadata"]["name"].endswith("-front")  # others make them and delete them
+            and SHARDED not in obj["metadata"]["name"]
         }
 
     def _record(self, name: str) -> str | None:

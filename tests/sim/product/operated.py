@@ -271,6 +271,12 @@ class OperatedCluster(Cluster):
             Options(manager="people", field_validation="Strict"),
         )
 
+    def member_of(self, node: Node, name: str) -> Any:
+        """The ``ReplicationGroup`` of a guest's broker by the group's name; None for none."""
+        server = self._object(node, "BrokerServer")
+        hosted = [] if server is None else server.hosted
+        return next((one.group for one in hosted if one.name == name), None)
+
     async def _administrator(self, node: Node) -> None:
         async with session(self.name_servers) as client:
             for topic in self.topics:

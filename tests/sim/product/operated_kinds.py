@@ -15,6 +15,7 @@ from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.rereader import Rereader
 from sim.product.scraper import Scraper
+from sim.product.sharded import ShardedGuests
 from sim.product.tier_watch import TierWatch
 from sim.product.workload import Workload
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sim.product.workload import Load
 
 FRONTS_SHARE = 0.4  # of runs of groups
+SHARDS_SHARE = 0.3
 
 
 class OperatorRun(ProductRun):
@@ -67,6 +69,8 @@ class OperatorRun(ProductRun):
 class GroupsRun(OperatorRun):
     """Broker groups that come and go beside the watched one, and in the end all that there is.
 
+    Some runs have fronts, some have groups with shards beside the others.
+
     Some watched groups have a tier. The others are deleted with their quorum, and made anew on the
     volumes that are left: nothing that was acknowledged is missing.
     """
@@ -98,6 +102,8 @@ class GroupsRun(OperatorRun):
         if self.world.stream("front-groups").random() < FRONTS_SHARE:
             self._people_of_fronts = FrontGroups(cluster, uploads=cluster.uploads)
             self._people.append(self._people_of_fronts)
+        if self.world.stream("shards").random() < SHARDS_SHARE:
+            self._people.append(ShardedGuests(cluster))
         return [workload, Rereader(cluster, workload), *self._people]
 
     def act(self) -> None:
