@@ -12,6 +12,7 @@ import concurrent.futures
 import datetime as dt
 import fcntl
 import gc
+import itertools
 import os
 import queue
 import random
@@ -197,6 +198,8 @@ def _special() -> list[tuple[str, str, Any]]:
         ("gantry_protocol.process.listening", "socket", SocketModule),
         ("gantry_broker.log.kernel_syncs", "select", SelectModule),
         ("gantry_controller.server", "gc", _Collector()),
+        # By its number a front decides when a connection is old: each world counts for itself.
+        ("gantry_protocol.remoting.server", "_connection_numbers", itertools.count(1)),
         # Files of the log that end within a run; there is no setting for it.
         (
             "gantry_controller.server",
