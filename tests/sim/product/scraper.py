@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gantry_broker.door.settings import HTTP_PORT as DOOR_HTTP
+from gantry_broker.front.settings import HTTP_PORT as FRONT_HTTP
 from gantry_operator.names import OPERATOR_HTTP_PORT
 from sim.kernel.world import Violation
 from sim.product.cluster import BROKER_HTTP, CLUSTER, CONTROLLER_HTTP, GROUP, http
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 BROKER_PAGES = ("/livez", "/readyz", "/metrics", "/status", f"/status/{GROUP}")
+FRONT_PAGES = ("/livez", "/readyz", "/metrics", "/status")
 OPERATOR_PAGES = ("/livez", "/readyz", "/metrics")
 CONTROLLER_PAGES = (
     "/livez",
@@ -60,6 +62,8 @@ class Scraper:
                 port, pages = CONTROLLER_HTTP, CONTROLLER_PAGES
             elif asked in self._cluster.doors:
                 port = DOOR_HTTP
+            elif asked in self._cluster.fronts:
+                port, pages = FRONT_HTTP, FRONT_PAGES
             elif asked in self._cluster.operators:
                 port, pages = OPERATOR_HTTP_PORT, OPERATOR_PAGES
             path = rng.choice(pages)
