@@ -76,7 +76,7 @@ class BucketStore:
         self.committed = ConsumerOffsets(as_of.offsets)
         self.waits = TierWaits(self)
         self._reader = reader
-        self._former = as_of.former
+        self._begins = as_of.begins
 
     def close(self) -> None:
         """Send everybody who waits for the object store back to ask again."""
@@ -95,7 +95,8 @@ class BucketStore:
         if not places:
             return 0
         local = Local(self.log.log_start, places[-1].after)
-        return self._reader.first(Queue(topic, queue_id), places[0].first, local)
+        first = max(places[0].first, self._begin(topic, queue_id))
+        return self._reader.first(Queue(topic, queue_id), first, local)
 
     def local_min_offset(self, topic: str, queue_id: int) -> int:
         """The end of the queue: nothing is here."""
@@ -107,9 +108,17 @@ class BucketStore:
         return places[-1].after if places else 0
 
     def _places(self, topic: str, queue_id: int) -> Sequence[RunPlace]:
-        if (topic, queue_id) in self._former:
-            return ()
         return self._reader.index.runs.places(Queue(topic, queue_id))
+
+    def _begin(self, topic: str, queue_id: int) -> int:
+        """Below it a queue has records of a former topic, if any."""
+        return self._begins.get((topic, queue_id), 0)
+
+    def _stored_at(self, topic: str, queue_id: int) -> int | None:
+        """A time of the first run that has records of today, which are no older."""
+        begin = self._begin(topic, queue_id)
+        runs = (place for place in self._places(topic, queue_id) if place.after > begin)
+        return next((place.min_ts for place in runs), None)
 
     # ---- Store
 
@@ -123,7 +132,11 @@ class BucketStore:
         result = GetResult(
             GetStatus.OFFSET_OVERFLOW_ONE, wanted.offset, min(self.min_offset(*key), end), end
         )
-        if key in self._former or self._is_beyond(wanted):
+        begin = self._begin(*key)
+        if wanted.offset < begin:
+            done(replace(result, status=GetStatus.OFFSET_TOO_SMALL, next_offset=begin))
+            return
+        if self._is_beyond(wanted):
             done(result)
             return
         result = replace(result, status=GetStatus.OFFSET_IN_TIER)
@@ -161,9 +174,7 @@ class BucketStore:
         key = (question.topic, question.queue_id)
         queue, end = Queue(*key), self.max_offset(*key)
         local = Local(self.log.log_start, end)
-        if key in self._former:
-            return QueueOffsets(0, 0, 0, found=None if question.since is None else 0)
-        for offset in (0, end):
+        for offset in (self._begin(*key), end):
             found = self._reader.index.find(queue, offset, local)
             if isinstance(found, Trouble):
                 return Refusal(ResponseCode.SYSTEM_BUSY, f"{found.reason}; try again")
@@ -175,7 +186,7 @@ class BucketStore:
             min_offset=self.min_offset(*key),
             max_offset=end,
             next_offset=end,
-            stored_at=self._reader.earliest(queue) if question.at == FIRST else None,
+            stored_at=self._stored_at(*key) if question.at == FIRST else None,
             found=at,
         )
 

@@ -8,6 +8,7 @@ the end of a topic; so nothing is concluded before it was.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable
 from itertools import groupby
 
@@ -83,14 +84,11 @@ async def read_tables(reader: TierReader, peers: Asker, cluster: str, group: str
     since = table.topics_since or {}
     names = {name: since.get(name, 0) for name in table.topic_config_table}
     former_below = removals.below(names, chain.end)
-    former = frozenset(
-        [
-            (name, queue_id)
-            for name, below in former_below.items()
-            for queue_id in range(_queues(table.topic_config_table[name]))
-            if await _is_former(reader, Queue(name, queue_id), below)
-        ]
-    )
+    begins = {
+        (name, queue_id): await _begin(reader, Queue(name, queue_id), below)
+        for name, below in former_below.items()
+        for queue_id in range(_queues(table.topic_config_table[name]))
+    }
     offsets = OffsetsBack(former_below)
     async for record in _newest_first(reader, (OFFSETS_TOPIC, STATE_TOPIC)):
         if record.topic == STATE_TOPIC:
@@ -106,7 +104,7 @@ async def read_tables(reader: TierReader, peers: Asker, cluster: str, group: str
     topics = list(table.topic_config_table.values())
     settings = decode_body(SubscriptionGroupTable, answers[1].body)
     members = decode_body(ConsumerTable, answers[2].body).groups
-    return AsOf(chain.v, topics, offsets.rows, settings, members, former)
+    return AsOf(chain.v, topics, offsets.rows, settings, members, begins)
 
 
 async def asked(peers: Asker, command: RemotingCommand, what: str) -> RemotingCommand:
@@ -134,18 +132,23 @@ def _queues(topic: TopicConfig) -> int:
     return max(topic.read_queue_nums, topic.write_queue_nums)
 
 
-async def _is_former(reader: TierReader, queue: Queue, below: int) -> bool:
-    """Whether what the tier has of a queue stands below ``below``.
+async def _begin(reader: TierReader, queue: Queue, below: int) -> int:
+    """The offset of a queue's first record at the log offset ``below`` or behind it, or its end.
 
-    A queue that begins anew takes the place of the former one in the index, so its last run tells.
+    The numbers of a queue go on when its topic is made again, so former records and those of today
+    may stand in one run.
     """
-    places = reader.index.runs.places(queue)
-    if not places:
-        return False
-    entry = reader.index.entry(places[-1].pack)
-    if entry.lo < below < entry.hi:
-        return (await _records(reader, queue, places[-1]))[0].physical_offset < below
-    return entry.hi <= below
+    index = reader.index
+    places = index.runs.places(queue)
+    at = bisect_right(places, below, key=lambda place: index.entry(place.pack).hi)
+    if at == len(places):
+        return places[-1].after if places else 0
+    if below <= index.entry(places[at].pack).lo:
+        return places[at].first
+    for record in await _records(reader, queue, places[at]):
+        if record.physical_offset >= below:
+            return record.queue_offset
+    return places[at].after
 
 
 async def _newest_first(reader: TierReader, topics: Iterable[str]) -> AsyncIterator[MessageRecord]:

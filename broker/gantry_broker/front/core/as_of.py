@@ -4,7 +4,7 @@ Topics and their versions come from the controllers; which of them were made ane
 consumer groups had come, stands in the log, and so in the tier. Rules protected:
 
 * Records below the removal of a topic belong to a former topic of that name, whatever its queues
-  look like. A topic that was made after the head has nothing in the tier.
+  look like: their numbers go on. A topic that was made after the head has nothing in the tier.
 * Of the rows of an offset the last in the log counts. They are read from the newest one backwards,
   down to a state that is whole, since that says everything that was so where it begins.
 """
@@ -109,7 +109,8 @@ class AsOf(msgspec.Struct, frozen=True):
         offsets: of consumer groups.
         settings: of consumer groups, as the controllers have them.
         members: of consumer groups, as the last master heard them.
-        former: queues, by topic and number, of which the tier has a former topic's records only.
+        begins: of queues, by topic and number, in which the tier has a former topic's records: the
+            first offset behind them.
     """
 
     version: int
@@ -117,4 +118,4 @@ class AsOf(msgspec.Struct, frozen=True):
     offsets: list[UsedRow]
     settings: SubscriptionGroupTable
     members: dict[str, ConsumerMembership]
-    former: frozenset[tuple[str, int]] = frozenset()
+    begins: dict[tuple[str, int], int] = {}

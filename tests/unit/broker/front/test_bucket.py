@@ -275,9 +275,45 @@ async def test_a_topic_made_again_shows_nothing_of_the_former_one(world: World) 
     store = await world.store()
     answer = await read(store, 0)
     assert isinstance(answer, GetResult)
-    assert (answer.status, answer.count) == (GetStatus.OFFSET_OVERFLOW_ONE, 0)
-    assert ends(store) == QueueOffsets(0, 0, 0)
+    assert (answer.status, answer.next_offset) == (GetStatus.OFFSET_TOO_SMALL, 4)
+    assert ends(store, at=FIRST) == QueueOffsets(4, 4, 4)
     assert store.committed.query("g", "orders", 0) is None
+    answer = await read(store, 4)
+    assert isinstance(answer, GetResult)
+    assert (answer.status, answer.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 4)
+
+
+async def test_the_numbers_of_its_queues_go_on(world: World) -> None:
+    former, again = Sent("orders", 0, b"former"), Sent("orders", 0, b"again")
+    world.files.append([former, changed(2, "orders", put=("orders",)), again])
+    world.files.append([again])
+    world.controllers.since = {"orders": 2}
+    store = await world.store()
+    answer = await read(store, 0)
+    assert isinstance(answer, GetResult)
+    assert (answer.status, answer.next_offset, answer.min_offset) == (
+        GetStatus.OFFSET_TOO_SMALL,
+        5,
+        5,
+    )
+    for offset in (5, 6):
+        answer = await read(store, offset)
+        assert isinstance(answer, GetResult)
+        (record,) = decode_records(answer.body)
+        assert (record.queue_offset, record.body) == (offset, b"again")
+    early = ends(store, since=0)
+    assert isinstance(early, QueueOffsets)
+    assert (early.min_offset, early.max_offset, early.found) == (5, 7, 5)
+
+
+async def test_a_topic_that_ended_at_the_end_of_a_pack_begins_with_the_next(world: World) -> None:
+    world.files.append([changed(2, "orders", put=("orders",))])
+    world.files.append([Sent("orders", 0, b"again")])
+    world.controllers.since = {"orders": 2}
+    stored = ends(await world.store(), at=FIRST)
+    assert isinstance(stored, QueueOffsets)
+    assert (stored.min_offset, stored.max_offset) == (4, 5)
+    assert stored.stored_at == 1_700_000_000_000  # the former one's first is a ms later
 
 
 async def test_within_one_pack_too(world: World) -> None:
@@ -304,7 +340,7 @@ async def test_a_topic_made_behind_the_head_has_no_records_yet(world: World) -> 
     world.controllers.since = {"orders": 5}
     answer = await read(await world.store(), 0)
     assert isinstance(answer, GetResult)
-    assert (answer.status, answer.count) == (GetStatus.OFFSET_OVERFLOW_ONE, 0)
+    assert (answer.status, answer.next_offset) == (GetStatus.OFFSET_TOO_SMALL, 4)
 
 
 async def test_tables_wait_for_the_controllers_and_for_the_tier(world: World) -> None:
