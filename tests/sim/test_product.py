@@ -50,6 +50,7 @@ SEEDS = {
     "growing": 3,
     "readers": 1,
     "front-readers": 1,
+    "front-bucket": 2,
     "snapshots": 3,
     "operator": 2,
     "groups": 1,

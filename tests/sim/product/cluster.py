@@ -152,6 +152,7 @@ class Cluster:
         drift: float = 0.0,
         broker_settings: dict[str, Any] | None = None,
         controller_settings: dict[str, Any] | None = None,
+        front_settings: dict[str, Any] | None = None,
         bucket: BucketOptions | None = None,
     ) -> None:
         self.world = world
@@ -176,6 +177,7 @@ class Cluster:
         self._rng = self.world.stream("cluster")
         self._broker_settings = broker_settings or {}
         self._controller_settings = controller_settings or {}
+        self._front_settings = front_settings or {}
         self.groups = list(groups)
         (self.root / "token").write_text(TOKEN + "\n")
         self._key: dict[str, Any] = {"allow_unauthenticated": True}
@@ -285,6 +287,7 @@ class Cluster:
             bind=node.machine.address,
             store_port=STORE_PORT,
             **self._key,
+            **self._front_settings,
         )
         await supervised(partial(gantry_broker.front.server.serve, settings))
 
@@ -374,6 +377,10 @@ class Cluster:
     def _has_lost_a_group(self, node: Node) -> bool:
         server = self._object(node, "BrokerServer")
         return server is not None and any(hosted.failure.done() for hosted in server.hosted)
+
+    def front_of(self, node: Node) -> Any:
+        """The ``FrontServer`` of a node; None while it has none."""
+        return self._object(node, "FrontServer")
 
     def controller_of(self, node: Node) -> Any:
         """The ``Controller`` of a node; None while it has none."""

@@ -6,7 +6,7 @@ from sim.product import kinds
 from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
 from sim.product.operated_kinds import GroupsRun, OperatorRun
-from sim.product.tier_kinds import LosingRun, TierRun
+from sim.product.tier_kinds import FrontBucketRun, LosingRun, TierRun
 
 RUNS: dict[str, type[kinds.ProductRun]] = {
     "product": kinds.ProductRun,
@@ -26,6 +26,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "consumers": kinds.ConsumersRun,
     "readers": kinds.ReadersRun,
     "front-readers": kinds.FrontReadersRun,
+    "front-bucket": FrontBucketRun,
     "batches": kinds.BatchesRun,
     "pops": kinds.PopsRun,
     "many": kinds.ManyRun,
