@@ -37,7 +37,8 @@ GROUPS = ("any", "ordered")
 MEMBERS = 2  # of each group
 INVISIBLE_MS = (300, 1_000, 4_000)
 WITHIN_S = 4.0
-KNOWN = (ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE, ResponseCode.SYSTEM_BUSY)  # of an ack
+# Of an acknowledgement. Busy may be a master that was given it after another one had written it.
+KNOWN = (ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE)
 
 Place = tuple[int, int]  # queue id and offset: a send that was repeated is two jobs
 
@@ -51,7 +52,7 @@ class _Job(msgspec.Struct):
         free_us: it is handed out to nobody else before, by the clock of a master that stays.
         free_ms: the same by the wall clock, for another master.
         tried: how often it was handed out.
-        maybe_done: nobody knows what became of an acknowledgement.
+        maybe_done: nobody knows what became of an acknowledgement, and it was not handed out since.
     """
 
     done_us: int | None = None
@@ -204,6 +205,7 @@ class Poppers(Clients):
         if group == "ordered" and not job.tried:
             self._judge_order(receipt)
         job.tried += 1
+        job.maybe_done = False  # it was not done, and an older receipt does nothing any more
         job.pop_ms = int(receipt.pop_ms)
         job.free_us, job.free_ms = self._hidden(asked_us, job.pop_ms, invisible_ms)
         self._cluster.world.count("popped")
