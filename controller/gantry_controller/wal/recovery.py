@@ -228,6 +228,8 @@ def _torn_bytes(path: Path, data: bytes, head: Head) -> int:
             f"batch {head.batch} cannot be read, but batch {later.batch} at byte {later.offset} "
             f"was written after it was durable; {WAY_OUT}",
         )
+    if len(rest) <= FLOOR_SIZE:
+        return len(rest)  # a floor is no batch: nothing was confirmed
     floor = parse_floor(data, head.offset)
     end = head.offset + FLOOR_SIZE + (floor.size if floor is not None else 0)
     if not _was_interrupted(data, head.offset, end):

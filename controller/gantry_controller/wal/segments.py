@@ -83,7 +83,7 @@ def open_segment(path: Path) -> int:
 
 
 def zero(fd: int, offset: int, length: int) -> None:
-    """Overwrite with zeros, durably. A crash half-way leaves what still looks interrupted."""
+    """Overwrite with zeros, durably."""
     if os.pwrite(fd, bytes(length), offset) != length:
         raise OSError(errno.EIO, "could not overwrite an unfinished batch")
     os.fsync(fd)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gantry_controller.raft.snapshot import Marker
 from gantry_controller.wal.format import (
+    FLOOR_SIZE,
     HEADER_SIZE,
     Head,
     Header,
@@ -169,11 +170,15 @@ class Wal:
 def _settle(fd: int, found: Recovered, head: Head) -> None:
     """Make what was read durable, although a sync of it may have failed.
 
-    Zeros over a torn end need no such care: whatever is written there first brings zeros of its own
-    (``AHEAD_BYTES``), and what may be left behind those still looks interrupted.
+    A torn end is overwritten from behind: a crash amid the zeros leaves its floor, which says how
+    far it should reach, or a piece of a floor and nothing behind it. Both look interrupted; a whole
+    batch behind half a floor would not.
     """
+    behind = found.torn_bytes - FLOOR_SIZE
+    if behind > 0:
+        zero(fd, head.offset + FLOOR_SIZE, behind)
     if found.torn_bytes:
-        zero(fd, head.offset, found.torn_bytes)
+        zero(fd, head.offset, min(found.torn_bytes, FLOOR_SIZE))
     start = head.offset - len(found.newest)
     if os.pwrite(fd, found.newest, start) != len(found.newest):
         raise OSError(errno.EIO, "could not write the last batch again")

@@ -79,6 +79,32 @@ MUTANTS = (
         Seeds("raft", 40),
     ),
     Mutant(
+        "torn-end-zeroed-from-the-front",
+        "wal",
+        "a crash amid the overwriting of a torn batch leaves what passes for damage for ever",
+        (
+            Edit(
+                f"{WAL}.wal:_settle",
+                "behind = found.torn_bytes - FLOOR_SIZE",
+                "behind = zero(fd, head.offset, found.torn_bytes) or 0",
+            ),
+        ),
+        UnitTests(f"{RECOVERY}::test_a_start_that_is_cut_off_at_any_byte_is_followed_by_another"),
+    ),
+    Mutant(
+        "piece-of-a-floor-is-damage",
+        "wal",
+        "a piece of a floor with nothing behind it passes for damage",
+        (
+            Edit(
+                f"{WAL}.recovery:_torn_bytes",
+                "if len(rest) <= FLOOR_SIZE:",
+                "if False:",
+            ),
+        ),
+        UnitTests(f"{RECOVERY}::test_a_start_that_is_cut_off_at_any_byte_is_followed_by_another"),
+    ),
+    Mutant(
         "wal-pages-believed",
         "wal",
         "after EIO a restarted process takes a batch for durable once it has synced what it read",

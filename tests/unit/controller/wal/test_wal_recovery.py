@@ -323,6 +323,45 @@ def test_torn_batch_is_zeroed_before_going_on(tmp_path: Path) -> None:
     assert [entry.command for entry in found.entries] == [b"kept", b"next"]
 
 
+class PowerCut(Exception):  # noqa: N818 - what it is
+    """Half of a write is there."""
+
+
+@pytest.mark.parametrize("kept", [20, 45, 60, 110])
+def test_a_start_that_is_cut_off_at_any_byte_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """It overwrites what the last crash left of a batch, which is less than a sector here."""
+    wal, _ = Wal.open(tmp_path, segment_size_bytes=4096)
+    wal.append([write(1, 1, [b"kept"])])
+    start = wal._head.offset
+    wal.append([write(2, 1, [b"torn" * 20])])
+    wal.close()
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    torn = data[: start + kept] + bytes(len(data) - start - kept)
+    pwrite, left = os.pwrite, 0
+
+    def cut(fd: int, part: bytes, offset: int) -> int:
+        nonlocal left
+        written = pwrite(fd, part[:left], offset)
+        left -= written
+        if written < len(part):
+            raise PowerCut
+        return written
+
+    for power in range(kept):
+        path.write_bytes(torn)
+        left = power
+        monkeypatch.setattr(os, "pwrite", cut)
+        with pytest.raises(PowerCut):
+            Wal.open(tmp_path)
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        wal, found = Wal.open(tmp_path)
+        wal.close()
+        assert [entry.command for entry in found.entries] == [b"kept"]
+
+
 def test_what_is_recovered_is_synced_before_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
