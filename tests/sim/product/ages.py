@@ -45,10 +45,12 @@ class Ages(Clients):
     async def _commit(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
         self._busy += 1
+        tried = 0  # one that was not answered may be carried out behind the next
         async with session(self._cluster.name_servers) as client:
             line = Line(client)
             while not self._stops:
-                group, offset = f"age-{len(self.committed)}", rng.randint(1, 1_000_000)
+                tried += 1
+                group, offset = f"age-{tried}", rng.randint(1, 1_000_000)
                 answer = await line.ask(
                     RequestCode.UPDATE_CONSUMER_OFFSET, {**_where(group), "commitOffset": offset}
                 )
