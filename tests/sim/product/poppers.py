@@ -6,20 +6,37 @@ steady clocks of one master, or by the wall clocks of two (the pop times of the 
 job that its producer was acknowledged is done at the end.
 
 One group takes any job, another one takes queues in order: there no job is handed out for the first
-time before those in front of it are done.
+time before those in front of it are done. A third one has some jobs that nobody can do: these come
+to its dead letters, once each, and no other job needs to be there.
+
+An administrator changes how a group is given its queues, and a member asks which are its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.session import session
+from gantry_protocol.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    encode_body,
+)
 from gantry_protocol.codes import RequestCode, ResponseCode
-from gantry_protocol.records import decode_records
+from gantry_protocol.headers.client import PullMessageRequestHeader
+from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.records import decode_properties, decode_records
+from gantry_protocol.records.properties import UNIQ_KEY
 from sim.kernel.world import MS, Violation
 from sim.product.cluster import GROUP
 from sim.product.line import Line
@@ -33,7 +50,10 @@ if TYPE_CHECKING:
     from sim.product.workload import Told
 
 TOPIC = "pops"
-GROUPS = ("any", "ordered")
+GROUPS = ("any", "ordered", "few")
+FEW = "few"  # of whose jobs nobody can do some
+TRIES = 2  # again
+DEAD = f"%DLQ%{FEW}"
 MEMBERS = 2  # of each group
 INVISIBLE_MS = (300, 1_000, 4_000)
 WITHIN_S = 4.0
@@ -72,6 +92,7 @@ class _Receipt(msgspec.Struct):
     pop_ms: str
     invisible_ms: str
     revive: str
+    key: str
 
     @property
     def place(self) -> Place:
@@ -108,11 +129,15 @@ class Poppers(Clients):
         self._watch = watch
         self._jobs: dict[str, dict[Place, _Job]] = {group: {} for group in GROUPS}
         self._sent: list[Place] = []  # acknowledged
+        self._keys: dict[Place, str] = {}
+        self._dead: Counter[str] = Counter()  # letters, by the key of the job
         cluster.topics.append(TOPIC)
 
     def start(self) -> None:
         """Begin."""
         self._cluster.client("pops", self._send).boot()
+        self._cluster.client("pop-modes", self._modes).boot()
+        self._cluster.client("pop-letters", self._read_letters).boot()
         for group in GROUPS:
             for number in range(MEMBERS):
 
@@ -130,7 +155,8 @@ class Poppers(Clients):
             (group, place)
             for group, jobs in self._jobs.items()
             for place in self._sent
-            if place not in jobs or not (jobs[place].done_us or jobs[place].maybe_done)
+            if not (group == FEW and self._dead[self._keys[place]])
+            and (place not in jobs or not (jobs[place].done_us or jobs[place].maybe_done))
         ]
 
     def judge(self) -> None:
@@ -139,6 +165,10 @@ class Poppers(Clients):
         if missing or self._busy:
             known = [(group, place, self._jobs[group].get(place)) for group, place in missing]
             raise Violation(f"{len(missing)} jobs are not done: {known[:3]}")
+        jobs = Counter(self._keys.values())
+        for key, letters in self._dead.items():
+            if letters > max(jobs[key], 1):
+                raise Violation(f"{key} is {letters} times among the dead letters")
 
     # ---- sending
 
@@ -154,6 +184,7 @@ class Poppers(Clients):
                     self._watch.acknowledged(message.key, result.offset_id)
                     place = result.position
                     self._sent.append((place.queue_id, place.queue_offset))
+                    self._keys[self._sent[-1]] = message.key
                 await asyncio.sleep(rng.random() * 0.2)
         self._busy -= 1
 
@@ -165,19 +196,24 @@ class Poppers(Clients):
             line = Line(client)
             while True:
                 invisible_ms = rng.choice(INVISIBLE_MS)
+                asked = {
+                    "consumerGroup": group,
+                    "topic": TOPIC,
+                    "queueId": rng.choice([-1, -1, 0]),
+                    "pollTime": rng.choice([0, 500, 2_000]),
+                    "bornTime": 0,
+                    "order": group == "ordered",
+                }
+                if rng.random() < 0.2 and not await self._is_told(line, asked):
+                    continue
                 asked_us = self._cluster.world.now_us
                 answer = await line.ask(
                     RequestCode.POP_MESSAGE,
                     {
-                        "consumerGroup": group,
-                        "topic": TOPIC,
-                        "queueId": rng.choice([-1, -1, 0]),
+                        **asked,
                         "maxMsgNums": rng.choice([1, 4, 32]),
                         "invisibleTime": invisible_ms,
-                        "pollTime": rng.choice([0, 500, 2_000]),
-                        "bornTime": 0,
                         "initMode": 0,
-                        "order": group == "ordered",
                     },
                     within_s=WITHIN_S,
                 )
@@ -187,12 +223,49 @@ class Poppers(Clients):
                 receipts = _receipts(answer)
                 for receipt in receipts:
                     self._given(group, receipt, asked_us, invisible_ms)
+                receipts = [one for one in receipts if not _is_hopeless(group, one)]
+                if len(receipts) > 1 and rng.random() < 0.4:
+                    await self._acknowledge(line, group, receipts)
+                    continue
                 for receipt in receipts:
                     await self._work(line, group, receipt, rng)
+
+    async def _is_told(self, line: Line, asked: dict[str, object]) -> bool:
+        """Wait until there is something. Raises Violation: the answer is none."""
+        answer = await line.ask(RequestCode.NOTIFICATION, asked, within_s=WITHIN_S)
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return False
+        self._cluster.world.count("notified")
+        found = (answer.ext or {}).get("hasMsg")
+        if found not in ("true", "false"):
+            raise Violation(f"whether there is a message: {answer.ext}")
+        return found == "true"
+
+    async def _acknowledge(self, line: Line, group: str, receipts: list[_Receipt]) -> None:
+        """All in one request, which passes over those that somebody else has by now."""
+        acks = [
+            {
+                "c": group, "t": TOPIC, "q": receipt.queue_id, "pt": int(receipt.pop_ms), "r": "0",
+                "so": receipt.offset, "b": base64.b64encode(b"\x01").decode(),
+            }
+            for receipt in receipts
+        ]  # fmt: skip
+        body = json.dumps({"brokerName": GROUP, "acks": acks}).encode()
+        answer = await line.ask(RequestCode.BATCH_ACK_MESSAGE, {}, body, within_s=WITHIN_S)
+        now_us = self._cluster.world.now_us
+        for receipt in receipts:
+            job = self._jobs[group][receipt.place]
+            if job.pop_ms != int(receipt.pop_ms):
+                continue
+            job.maybe_done = True
+            if answer is not None and answer.code == ResponseCode.SUCCESS and now_us < job.free_us:
+                job.done_us = job.done_us or now_us  # nobody else can have had it
+                self._cluster.world.count("acked by batch")
 
     def _given(self, group: str, receipt: _Receipt, asked_us: int, invisible_ms: int) -> None:
         """Raises Violation: a job is handed out that is done, or that somebody has."""
         now_us = self._cluster.world.now_us
+        self._keys[receipt.place] = receipt.key  # of a repeated send, too
         job = self._jobs[group].setdefault(receipt.place, _Job())
         if job.done_us is not None and asked_us > job.done_us:
             raise Violation(f"done at {job.done_us}, and handed out: {receipt}")
@@ -255,6 +328,73 @@ class Poppers(Clients):
             job.done_us = job.done_us or self._cluster.world.now_us
             self._cluster.world.count("acked")
 
+    # ---- modes and dead letters
+
+    async def _modes(self, node: Node) -> None:
+        """Change the mode of a group, and ask as its member. Raises Violation: an odd answer."""
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        group = "any"
+        data = HeartbeatData(
+            node.name,
+            [ProducerData("pop-modes")],
+            [ConsumerData(group, subscription_data_set=[SubscriptionData(TOPIC)])],
+        )
+        heartbeat = (RequestCode.HEART_BEAT, encode_body(data))
+        question = {"topic": TOPIC, "consumerGroup": group, "clientId": node.name}
+        async with session(self._cluster.name_servers) as client:
+            line = Line(client, greeting=heartbeat)
+            config = encode_body(SubscriptionGroupConfig(FEW, retry_max_times=TRIES))
+            await line.insist(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config)
+            while not self._stops:
+                await line.ask(heartbeat[0], {}, heartbeat[1])
+                mode = rng.choice(["POP", "PULL"])
+                body = {**question, "mode": mode, "popShareQueueNum": rng.choice([0, 1, 3])}
+                set_mode = await line.ask(
+                    RequestCode.SET_MESSAGE_REQUEST_MODE, {}, json.dumps(body).encode()
+                )
+                answer = await line.ask(
+                    RequestCode.QUERY_ASSIGNMENT, {}, json.dumps(question).encode()
+                )
+                if set_mode is not None and set_mode.code == ResponseCode.SUCCESS:
+                    self._judge_assignment(answer, mode)
+                await asyncio.sleep(rng.random())
+
+    def _judge_assignment(self, answer: RemotingCommand | None, mode: str) -> None:
+        """Raises Violation: other queues than its only member has, or in another mode."""
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return
+        found = json.loads(answer.body).get("messageQueueAssignments")
+        if found is None:
+            return  # nobody can say now: it keeps what it has
+        self._cluster.world.count(f"assigned {mode}")
+        queues = {one["messageQueue"]["queueId"] for one in found}
+        is_shared = mode == "POP" and queues == {-1}  # a broker chooses the queue
+        if any(one["mode"] != mode for one in found) or not (is_shared or queues):
+            raise Violation(f"the queues of {mode} are {found}")
+
+    async def _read_letters(self, node: Node) -> None:
+        """Read the dead letters as they come."""
+        at = 0
+        async with session(self._cluster.name_servers) as client:
+            line = Line(client)
+            while True:
+                await asyncio.sleep(0.2)
+                header = PullMessageRequestHeader(
+                    "letters", DEAD, 0, at, 32, 4, 0, 0, 0, "*", "TAG"
+                )
+                answer = await line.ask(RequestCode.PULL_MESSAGE, to_ext(header))
+                if answer is None or answer.code != ResponseCode.SUCCESS:
+                    continue
+                for record in decode_records(answer.body):
+                    self._dead[decode_properties(record.properties)[UNIQ_KEY]] += 1
+                    self._cluster.world.count("dead-letter")
+                    at = record.queue_offset + 1
+
+
+def _is_hopeless(group: str, receipt: _Receipt) -> bool:
+    """Whether nobody can do this job."""
+    return group == FEW and receipt.offset % 4 == 0
+
 
 def _receipts(answer: RemotingCommand) -> list[_Receipt]:
     """The receipts of an answer, as Java's client makes them."""
@@ -271,6 +411,7 @@ def _receipts(answer: RemotingCommand) -> list[_Receipt]:
             ext["popTime"],
             ext["invisibleTime"],
             ext["reviveQid"],
+            decode_properties(record.properties)[UNIQ_KEY],
         )
         for record in decode_records(answer.body)
     ]
