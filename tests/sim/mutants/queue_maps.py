@@ -151,7 +151,7 @@ MUTANTS = (
     _broker(
         "trimmed-segment-hides-older-ones",
         "a time is not found in an older segment whose group keeps messages longer",
-        f"{MAPPED}.requests:_is_within",
+        f"{MAPPED}.segment_answers:is_within",
         "max(segment.start, first)",
         "segment.start",
         "resets",

@@ -160,7 +160,7 @@ MUTANTS = (
         "beginning-goes-back",
         "a queue begins at 0 again once its first segments are released",
         f"{REQUESTS}._place",
-        "return self._ask(asked, segment, partial(_at_least, segment.start))",
+        "return self._ask(asked, segment, partial(at_least, segment.start))",
         "return self._ask(asked, segment)",
     ),
     _releasing(

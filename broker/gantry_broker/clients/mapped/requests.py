@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.errors import Busy, ConnectError, GantryError, HeaderError
+from gantry_protocol.errors import Busy, ConnectError, GantryError
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment, number_of
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
@@ -32,7 +32,13 @@ from gantry_broker.clients.mapped import places
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import PHYSICAL
-from gantry_broker.clients.offsets import FIRST_KEPT
+from gantry_broker.clients.mapped.segment_answers import (
+    at_least,
+    for_clients,
+    is_found,
+    is_within,
+    to_int,
+)
 from gantry_broker.clients.pull_reads import positions
 from gantry_broker.clients.resent import PASSED_AGAIN, has_keys, may_have_come_before
 from gantry_broker.clients.throttle import SENDS
@@ -154,7 +160,7 @@ class MappedRequests:
     ) -> RemotingCommand | None:
         """The answer, or None: it comes later."""
         keys, ext = _keys(request), request.ext or {}
-        number = _int(ext.get(keys[1], "-1"))
+        number = to_int(ext.get(keys[1], "-1"))
         is_static = places.knows_static_topics(request)
         topic = ext.get(keys[0], "")
         until_s = asyncio.get_running_loop().time() + WAIT_S
@@ -214,14 +220,14 @@ class MappedRequests:
         ]
         if code == RequestCode.QUERY_CONSUMER_OFFSET:
             former = () if asked.is_static else self._former(asked, queues)
-            return self._search_back(asked, [*former, *seen], _is_found)
+            return self._search_back(asked, [*former, *seen], is_found)
         if code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
-            return self._search_back(asked, seen, _is_within)
+            return self._search_back(asked, seen, is_within)
         at_start = code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME)
         segment = seen[0 if at_start else -1]
         if code == RequestCode.GET_EARLIEST_MSG_STORETIME:
             return self._ask(asked, segment)
-        return self._ask(asked, segment, partial(_at_least, segment.start))
+        return self._ask(asked, segment, partial(at_least, segment.start))
 
     def _former(self, asked: _Asked, queues: QueueMap) -> list[Segment]:
         """The newest of this group's released segments in which a consumer group has committed.
@@ -269,7 +275,7 @@ class MappedRequests:
         return _refused(asked, _no_queue(asked) if place.is_unknown else _NOT_HERE)
 
     def _pull(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
-        offset = _int((asked.request.ext or {}).get("queueOffset", ""))
+        offset = to_int((asked.request.ext or {}).get("queueOffset", ""))
         led_to = self._led_to(asked, queues, offset)
         if led_to is not None:
             return self._served_here(asked, led_to)
@@ -312,7 +318,7 @@ class MappedRequests:
 
     def _served_as_asked(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         """Another group's master asks: a send or commit only for what is taken here."""
-        asked_epoch = _int((asked.request.ext or {})[PHYSICAL])
+        asked_epoch = to_int((asked.request.ext or {})[PHYSICAL])
         if asked.request.code in _WRITES:
             number = number_of(asked.number) if asked.number >= 0 else -1
             queue = queues.queues[number] if 0 <= number < len(queues.queues) else None
@@ -349,9 +355,9 @@ class MappedRequests:
         ext = {**(command.ext or {}), PHYSICAL: str(0 if queues is None else queues.epoch)}
         timeout_s = CALL_TIMEOUT_S
         if asked.request.code in _PULLS:
-            waits_ms = min(_int(ext.get("suspendTimeoutMillis", "0")), PARKED_MAX_MS)
+            waits_ms = min(to_int(ext.get("suspendTimeoutMillis", "0")), PARKED_MAX_MS)
             ext["suspendTimeoutMillis"] = str(waits_ms)
-            ext["sysFlag"] = str(_int(ext.get("sysFlag", "0")) & ~1)  # commits nothing there
+            ext["sysFlag"] = str(to_int(ext.get("sysFlag", "0")) & ~1)  # commits nothing there
             timeout_s += waits_ms / 1000
         ext.pop(PASSED_AGAIN, None)  # the client's own word
         if _may_be_stored(asked) and has_keys(asked.request):
@@ -407,8 +413,8 @@ class MappedRequests:
                 return
             if is_first or is_it(outcome, last):
                 is_place = asked.request.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-                found = _at_least(last.start, outcome) if is_place else outcome
-                _answer(asked, _for_clients(found))
+                found = at_least(last.start, outcome) if is_place else outcome
+                _answer(asked, for_clients(found))
                 return
             answer = self._search_back(asked, before, is_it)
             if answer is not None:
@@ -480,13 +486,6 @@ def _keys(request: RemotingCommand) -> tuple[str, str]:
     return _SHORT if request.code in SENDS and request.code != _SEND else _LONG
 
 
-def _int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise HeaderError(f"{text!r} is no number") from error
-
-
 def _about(asked: _Asked, queue_id: int) -> RemotingCommand:
     ext = {**(asked.request.ext or {}), asked.keys[1]: str(queue_id)}
     return replace(asked.request, ext=ext)
@@ -522,34 +521,3 @@ def _refused(asked: _Asked, refusal: Refusal) -> RemotingCommand:
 def _no_queue(asked: _Asked) -> Refusal:
     remark = f"queueId[{asked.number}] is illegal, topic[{asked.topic}] has no such queue"
     return Refusal(ResponseCode.INVALID_PARAMETER, remark)
-
-
-def _is_found(answer: RemotingCommand, _segment: Segment) -> bool:
-    return answer.code != ResponseCode.QUERY_NOT_FOUND
-
-
-def _is_within(answer: RemotingCommand, segment: Segment) -> bool:
-    """Whether a time is not before all that is left of the segment."""
-    if answer.code != ResponseCode.SUCCESS:
-        return True
-    first = _int((answer.ext or {}).get(FIRST_KEPT, "0"))
-    return _offset(answer) > max(segment.start, first)
-
-
-def _for_clients(answer: RemotingCommand) -> RemotingCommand:
-    """The answer without what only groups tell each other."""
-    ext = answer.ext or {}
-    if FIRST_KEPT not in ext:
-        return answer
-    return replace(answer, ext={name: text for name, text in ext.items() if name != FIRST_KEPT})
-
-
-def _at_least(start: int, answer: RemotingCommand) -> RemotingCommand:
-    """A segment without any message begins and ends where it starts."""
-    if answer.code != ResponseCode.SUCCESS or _offset(answer) >= start:
-        return answer
-    return replace(answer, ext={**(answer.ext or {}), "offset": str(start)})
-
-
-def _offset(answer: RemotingCommand) -> int:
-    return _int((answer.ext or {}).get("offset", "0"))
