@@ -409,7 +409,7 @@ MUTANTS = (
     _broker(
         "odd-request-harms-others",
         "a request that cannot be read takes all that wait along",
-        f"{REQUESTS}.changed",
+        f"{REQUESTS}._place_again",
         "except GantryError as error:",
         "except ZeroDivisionError as error:",
         "requests",
@@ -436,6 +436,22 @@ MUTANTS = (
         f"{REQUESTS}._served_as_asked",
         "elif queues.epoch < asked_epoch:",
         "elif False:",
+        "requests",
+    ),
+    _broker(
+        "older-map-leads-back",
+        "a reader is sent back by a group whose queue has moved, since a third one did not know",
+        f"{REQUESTS}._served_as_asked",
+        "isinstance(end, places.Moved) and offset > end.next_offset",
+        "False",
+        "requests",
+    ),
+    _broker(
+        "news-that-are-late-lead-back",
+        "a reader is sent back by a master that hears last that its queue has moved",
+        f"{REQUESTS}._never_led_back",
+        "answer.code != ResponseCode.PULL_OFFSET_MOVED or not is_behind",
+        "True",
         "requests",
     ),
     _broker(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment, number_of
 
 PHYSICAL = "gantryPhysical"
 """In a request's fields: its queue id is that of a group's own queue, by the map of this epoch."""
@@ -154,6 +154,23 @@ def place_of_read(
     if is_over and last != own[-1]:
         return Moved(segments[own[own.index(last) + 1]].start)
     return Here(segments[last].queue_id)
+
+
+def end_of(queues: QueueMap, group: str, queue_id: int) -> Moved | Wait | None:
+    """The end of what ``group`` has of a mapped queue as its own queue ``queue_id``.
+
+    ``Moved`` is where the queue goes on elsewhere. ``Wait``: its end is about to be told, and may
+    have been. None: it takes messages, or is not in this map.
+    """
+    number = number_of(queue_id)
+    queue = queues.queues[number] if number < len(queues.queues) else None
+    for place, segment in enumerate(queue.segments if queue is not None else ()):
+        if queue is not None and (segment.group, segment.queue_id) == (group, queue_id):
+            behind = queue.segments[place + 1 :]
+            if behind:
+                return Moved(behind[0].start)
+            return Wait() if queue.target else None
+    return None
 
 
 def place_of_commit(

@@ -9,6 +9,10 @@ What was passed on says so (``PHYSICAL``), and is never passed on again. Such a 
 taken only for a queue that this group takes messages for, and whoever asks with a newer map waits
 until it is known here.
 
+A reader who asks for what is behind the end of a queue here has been where the queue goes on:
+whoever passed the pull on knows an older map, or the news of the move has not come here yet. It is
+looked for anew once there is news, since "offset illegal" would lead the reader back.
+
 A request waits while its queue moves, and until a young master has read the maps; for at most
 ``WAIT_S``, and ``WAITING_MAX`` at a time. Then the client is told to try again.
 """
@@ -146,12 +150,7 @@ class MappedRequests:
         for number, (asked, timer) in held.items():
             if asked.topic in topics:
                 timer.cancel()
-                try:
-                    answer = self._place(asked)
-                except GantryError as error:  # of this request; others still wait
-                    answer = reply(asked.request, error.answer_code, str(error))
-                if answer is not None:
-                    asked.connection.reply(asked.request, answer)
+                self._place_again(asked)
             else:
                 self._waiting[number] = (asked, timer)
 
@@ -186,6 +185,14 @@ class MappedRequests:
             answered(answer)
 
     # ---- where to
+
+    def _place_again(self, asked: _Asked) -> None:
+        try:
+            answer = self._place(asked)
+        except GantryError as error:  # of this request; others still wait
+            answer = reply(asked.request, error.answer_code, str(error))
+        if answer is not None:
+            asked.connection.reply(asked.request, answer)
 
     def _place(self, asked: _Asked) -> RemotingCommand | None:
         queues = self._maps.of(asked.topic)
@@ -288,6 +295,8 @@ class MappedRequests:
             is_gone=self._maps.is_gone,
         )
         if isinstance(place, places.Here):
+            if asked.is_static:
+                asked = self._never_led_back(asked, queues, place.queue_id, offset)
             return self._served_here(asked, place.queue_id)
         if isinstance(place, places.There):
             return self._passed_on(asked, place)
@@ -336,7 +345,38 @@ class MappedRequests:
             # A segment that is not known here would seem to begin with 0.
             self._maps.refresh()
             return self._wait(asked, _UNKNOWN_YET)
+        elif asked.request.code in _PULLS:
+            offset = to_int((asked.request.ext or {}).get("queueOffset", ""))
+            end = places.end_of(queues, self._view.broker_name, asked.number)
+            if isinstance(end, places.Moved) and offset > end.next_offset:
+                return reply(asked.request, *_NOT_LEADER)
+            asked = self._never_led_back(asked, queues, asked.number, offset)
         return asked.handler(asked.connection, asked.request)
+
+    def _never_led_back(
+        self, asked: _Asked, queues: QueueMap, queue_id: int, offset: int
+    ) -> _Asked:
+        """The pull, placed again if it is from behind all that this group's queue has.
+
+        While a queue is about to move, its master may hear later than others that it has moved.
+        """
+        if not isinstance(places.end_of(queues, self._view.broker_name, queue_id), places.Wait):
+            return asked
+
+        def answered(answer: RemotingCommand) -> None:
+            is_behind = offset > to_int((answer.ext or {}).get("maxOffset", "0"))
+            if answer.code != ResponseCode.PULL_OFFSET_MOVED or not is_behind:
+                asked.connection.reply(asked.request, answer)
+                return
+            if self._maps.of(asked.topic) is not queues:
+                self._place_again(asked)
+                return
+            refusal = self._wait(asked, _MOVING)
+            if refusal is not None:
+                asked.connection.reply(asked.request, refusal)
+
+        listener = _Listener(asked.connection, answered)
+        return asked._replace(connection=listener)  # type: ignore[arg-type]
 
     def _served_here(self, asked: _Asked, queue_id: int) -> RemotingCommand | None:
         if self._closed:

@@ -444,6 +444,86 @@ async def test_a_pull_of_an_empty_segment_that_has_been_left_leads_nobody_back(
     assert (answer.ext or {})["nextBeginOffset"] == "40"
 
 
+async def test_a_pull_by_an_older_map_from_behind_the_end_is_sent_to_look_again(
+    mapped: MappedGroup,
+) -> None:
+    """The reader was at the group that the queue has gone to, and then asked a third one."""
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    for _ in range(2):
+        assert mapped.code(mapped.ask(SEND, send_ext())) == 0
+    left = MappedQueue((Segment(HERE, 0, 0), Segment(THERE, 2, AGAIN)), "", 1)
+    mapped.tell(left, epoch=2)
+    within, at_end, behind = (
+        mapped.ask(PULL, pull_ext(offset, **{PHYSICAL: 1})) for offset in (1, 2, 3)
+    )
+    assert mapped.code(within) == ResponseCode.SUCCESS
+    assert mapped.code(at_end) == ResponseCode.PULL_NOT_FOUND
+    assert mapped.code(behind) == ResponseCode.NOT_LEADER_FOR_QUEUE
+
+
+async def test_who_passed_a_pull_on_by_an_older_map_looks_again(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    pulled = mapped.ask(PULL, pull_ext(61))
+    assert mapped.masters.asked[-1][0] == THERE
+    mapped.masters.answer(ResponseCode.NOT_LEADER_FOR_QUEUE)
+    assert mapped.code(pulled) is None
+    mapped.tell(MOVED_ON, epoch=2)
+    group, command, _ = mapped.masters.asked[-1]
+    assert (group, command.ext and command.ext["queueId"]) == (BEYOND, str(2 * AGAIN))
+    mapped.masters.answer(ResponseCode.PULL_NOT_FOUND, {"nextBeginOffset": "61"})
+    assert mapped.code(pulled) == ResponseCode.PULL_NOT_FOUND
+
+
+@pytest.mark.parametrize("is_passed_on", [False, True])
+@pytest.mark.parametrize("is_moved", [False, True])
+async def test_a_reader_is_not_led_back_by_who_has_not_heard_that_the_queue_has_moved(
+    mapped: MappedGroup, *, is_passed_on: bool, is_moved: bool
+) -> None:
+    """Its end is told, the next group has taken a message, and a reader has read that."""
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    for _ in range(2):
+        assert mapped.code(mapped.ask(SEND, send_ext())) == 0
+    mapped.tell(at(HERE, 0, THERE), epoch=2)
+    more = {PHYSICAL: 2} if is_passed_on else {}
+    at_end, behind = (mapped.ask(PULL, pull_ext(offset, **more)) for offset in (2, 3))
+    assert mapped.code(at_end) == ResponseCode.PULL_NOT_FOUND
+    assert mapped.code(behind) is None
+    mapped.tell(at(HERE, 0, BEYOND), epoch=3)
+    assert mapped.code(behind) is None, "it goes elsewhere"
+    if not is_moved:
+        mapped.tell(at(HERE), epoch=4)
+        answer = mapped.answer(behind)
+        assert answer is not None
+        assert (answer.ext or {})["nextBeginOffset"] == "2", "there is no such message anywhere"
+        assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+        return
+    mapped.tell(MappedQueue((Segment(HERE, 0, 0), Segment(BEYOND, 2, AGAIN)), "", 1), epoch=4)
+    if is_passed_on:
+        assert mapped.code(behind) == ResponseCode.NOT_LEADER_FOR_QUEUE
+        assert mapped.masters.asked == []
+        return
+    group, command, _ = mapped.masters.asked[-1]
+    assert (group, command.ext and command.ext["queueId"]) == (BEYOND, str(AGAIN))
+    mapped.masters.answer(ResponseCode.SUCCESS, {"nextBeginOffset": "4"})
+    assert mapped.code(behind) == ResponseCode.SUCCESS
+
+
+async def test_a_reader_behind_the_end_of_a_queue_that_does_not_come_to_move_hears_of_it(
+    mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WAIT_S", 0.01)
+    await mapped.begin()
+    mapped.tell(at(HERE, 0, THERE))
+    pulled = mapped.ask(PULL, pull_ext(3))
+    await closed(mapped)
+    assert mapped.code(pulled) == ResponseCode.SYSTEM_BUSY
+    older = mapped.ask(PULL, pull_ext(3), version=OLDER)
+    assert mapped.code(older) == ResponseCode.PULL_OFFSET_MOVED, "all that it sees is here"
+
+
 async def test_a_pull_is_served_where_the_message_is(mapped: MappedGroup) -> None:
     await mapped.begin()
     mapped.tell(MOVED)
