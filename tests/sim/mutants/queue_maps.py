@@ -439,6 +439,14 @@ MUTANTS = (
         "requests",
     ),
     _broker(
+        "late-refusal-ends-a-send",
+        "a producer fails since a move was told too late, instead of trying again",
+        f"{REQUESTS}._told",
+        "if not is_elsewhere:",
+        "if not is_elsewhere or asyncio.get_running_loop().time() >= asked.until_s:",
+        "requests",
+    ),
+    _broker(
         "older-map-leads-back",
         "a reader is sent back by a group whose queue has moved, since a third one did not know",
         f"{REQUESTS}._served_as_asked",

@@ -409,13 +409,15 @@ class MappedRequests:
         return None
 
     def _told(self, asked: _Asked, outcome: Outcome) -> None:
-        """What another master said; where that one knows of a move that we do not, look again."""
+        """What another master said; where that one knows of a move that we do not, look again.
+
+        Whose time is over is told to try again: Java's producers fail at "not leader".
+        """
         is_elsewhere = (
             isinstance(outcome, RemotingCommand)
             and outcome.code == ResponseCode.NOT_LEADER_FOR_QUEUE
         )
-        loop = asyncio.get_running_loop()
-        if not is_elsewhere or loop.time() >= asked.until_s:
+        if not is_elsewhere:
             _answer(asked, outcome)
             return
         self._maps.refresh()

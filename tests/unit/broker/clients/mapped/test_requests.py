@@ -367,6 +367,19 @@ async def test_who_is_told_that_the_queue_is_elsewhere_looks_again(mapped: Mappe
     assert mapped.code(sent) == 0
 
 
+async def test_who_is_told_too_late_that_the_queue_is_elsewhere_tries_again(
+    mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "WAIT_S", 0.0)
+    await mapped.begin()
+    mapped.tell(MOVED)
+    asked = [mapped.ask(SEND, send_ext()), mapped.ask(PULL, pull_ext(61))]
+    for _ in asked:
+        mapped.masters.answer(ResponseCode.NOT_LEADER_FOR_QUEUE)
+    await closed(mapped)
+    assert [mapped.code(one) for one in asked] == [ResponseCode.SYSTEM_BUSY] * 2
+
+
 async def test_a_store_that_is_asked_past_the_map_takes_nothing_for_what_is_not_here(
     mapped: MappedGroup,
 ) -> None:
