@@ -166,7 +166,7 @@ MUTANTS = (
     _releasing(
         "older-client-forgotten",
         "an older client begins at the end of a part that it has not read",
-        f"{REQUESTS}._place",
+        f"{REQUESTS}._query",
         "former = () if asked.is_static else self._former(asked, queues)",
         "former = ()",
     ),

@@ -18,6 +18,9 @@ from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment, numb
 PHYSICAL = "gantryPhysical"
 """In a request's fields: its queue id is that of a group's own queue, by the map of this epoch."""
 
+AS_NEWEST = "gantryAsNewest"
+"""In a question from group to group: by the map of who asks, the queue takes messages there."""
+
 IF_NONE_KEPT = "gantryIfNoneKept"
 """In a commit from group to group: it counts only where the consumer group has no offset."""
 

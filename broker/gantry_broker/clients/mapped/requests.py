@@ -11,7 +11,9 @@ until it is known here.
 
 A reader who asks for what is behind the end of a queue here has been where the queue goes on:
 whoever passed the pull on knows an older map, or the news of the move has not come here yet. It is
-looked for anew once there is news, since "offset illegal" would lead the reader back.
+looked for anew once there is news, since "offset illegal" would lead the reader back. A committed
+offset is likewise told as the newest (``AS_NEWEST``) only where commits are taken: a move may have
+been followed by one.
 
 A request waits while its queue moves, and until a young master has read the maps; for at most
 ``WAIT_S``, and ``WAITING_MAX`` at a time. Then the client is told to try again.
@@ -35,7 +37,7 @@ from msgspec.structs import replace
 from gantry_broker.clients.mapped import places
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
-from gantry_broker.clients.mapped.places import PHYSICAL
+from gantry_broker.clients.mapped.places import AS_NEWEST, PHYSICAL
 from gantry_broker.clients.mapped.segment_answers import (
     at_least,
     for_clients,
@@ -226,8 +228,7 @@ class MappedRequests:
             seen[-1]
         ]
         if code == RequestCode.QUERY_CONSUMER_OFFSET:
-            former = () if asked.is_static else self._former(asked, queues)
-            return self._search_back(asked, [*former, *seen], is_found)
+            return self._query(asked, queues, seen)
         if code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
             return self._search_back(asked, seen, is_within)
         at_start = code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME)
@@ -235,6 +236,14 @@ class MappedRequests:
         if code == RequestCode.GET_EARLIEST_MSG_STORETIME:
             return self._ask(asked, segment)
         return self._ask(asked, segment, partial(at_least, segment.start))
+
+    def _query(
+        self, asked: _Asked, queues: QueueMap, seen: Sequence[Segment]
+    ) -> RemotingCommand | None:
+        if isinstance(self._place_of_commit(asked, queues), places.Wait):
+            return self._wait(asked, _MOVING)  # there may be a newer offset where it goes
+        former = () if asked.is_static else self._former(asked, queues)
+        return self._search_back(asked, [*former, *seen], is_found)
 
     def _former(self, asked: _Asked, queues: QueueMap) -> list[Segment]:
         """The newest of this group's released segments in which a consumer group has committed.
@@ -267,10 +276,12 @@ class MappedRequests:
         return self._written(asked, place)
 
     def _commit(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
-        place = places.place_of_commit(
+        return self._written(asked, self._place_of_commit(asked, queues))
+
+    def _place_of_commit(self, asked: _Asked, queues: QueueMap) -> places.SendPlace:
+        return places.place_of_commit(
             queues, self._view.broker_name, asked.number, is_static=asked.is_static
         )
-        return self._written(asked, place)
 
     def _written(self, asked: _Asked, place: places.SendPlace) -> RemotingCommand | None:
         if isinstance(place, places.Here):
@@ -313,9 +324,7 @@ class MappedRequests:
         from there would not end it, and the reader be led back again where that segment ends.
         """
         group = (asked.request.ext or {}).get("consumerGroup", "")
-        home = places.place_of_commit(
-            queues, self._view.broker_name, asked.number, is_static=asked.is_static
-        )
+        home = self._place_of_commit(asked, queues)
         if not isinstance(home, places.Here):
             return None
         due = due_reset(self._view.store.committed, group, asked.topic, home.queue_id)
@@ -327,8 +336,9 @@ class MappedRequests:
 
     def _served_as_asked(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         """Another group's master asks: a send or commit only for what is taken here."""
-        asked_epoch = to_int((asked.request.ext or {})[PHYSICAL])
-        if asked.request.code in _WRITES:
+        ext = asked.request.ext or {}
+        asked_epoch = to_int(ext[PHYSICAL])
+        if asked.request.code in _WRITES or AS_NEWEST in ext:
             number = number_of(asked.number) if asked.number >= 0 else -1
             queue = queues.queues[number] if 0 <= number < len(queues.queues) else None
             is_open = queue is not None and queue.open == Segment(
@@ -346,7 +356,7 @@ class MappedRequests:
             self._maps.refresh()
             return self._wait(asked, _UNKNOWN_YET)
         elif asked.request.code in _PULLS:
-            offset = to_int((asked.request.ext or {}).get("queueOffset", ""))
+            offset = to_int(ext.get("queueOffset", ""))
             end = places.end_of(queues, self._view.broker_name, asked.number)
             if isinstance(end, places.Moved) and offset > end.next_offset:
                 return reply(asked.request, *_NOT_LEADER)
@@ -394,6 +404,8 @@ class MappedRequests:
         queues = self._maps.of(asked.topic)
         ext = {**(command.ext or {}), PHYSICAL: str(0 if queues is None else queues.epoch)}
         timeout_s = CALL_TIMEOUT_S
+        if asked.request.code == RequestCode.QUERY_CONSUMER_OFFSET and _is_newest(queues, place):
+            ext[AS_NEWEST] = "true"
         if asked.request.code in _PULLS:
             waits_ms = min(to_int(ext.get("suspendTimeoutMillis", "0")), PARKED_MAX_MS)
             ext["suspendTimeoutMillis"] = str(waits_ms)
@@ -413,11 +425,7 @@ class MappedRequests:
 
         Whose time is over is told to try again: Java's producers fail at "not leader".
         """
-        is_elsewhere = (
-            isinstance(outcome, RemotingCommand)
-            and outcome.code == ResponseCode.NOT_LEADER_FOR_QUEUE
-        )
-        if not is_elsewhere:
+        if _code(outcome) != ResponseCode.NOT_LEADER_FOR_QUEUE:
             _answer(asked, outcome)
             return
         self._maps.refresh()
@@ -450,9 +458,10 @@ class MappedRequests:
         is_first = not before
 
         def answered(outcome: Outcome) -> None:
-            if not isinstance(outcome, RemotingCommand):
-                _answer(asked, outcome)
+            if _code(outcome) in (None, ResponseCode.NOT_LEADER_FOR_QUEUE):
+                self._told(asked, outcome)
                 return
+            assert isinstance(outcome, RemotingCommand)
             if is_first or is_it(outcome, last):
                 is_place = asked.request.code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
                 found = at_least(last.start, outcome) if is_place else outcome
@@ -547,6 +556,16 @@ def _answer(asked: _Asked, outcome: Outcome) -> None:
         ext = {MAY_BE_STORED: "true"} if was_sent or _may_be_stored(asked) else None
         answer = reply(asked.request, ResponseCode.SYSTEM_BUSY, remark, ext)
     asked.connection.reply(asked.request, answer)
+
+
+def _code(outcome: Outcome) -> int | None:
+    return outcome.code if isinstance(outcome, RemotingCommand) else None
+
+
+def _is_newest(queues: QueueMap | None, place: places.There) -> bool:
+    """Whether a queue of another group takes messages, or is about to move from there."""
+    end = None if queues is None else places.end_of(queues, *place)
+    return queues is not None and not isinstance(end, places.Moved)
 
 
 def _may_be_stored(asked: _Asked) -> bool:

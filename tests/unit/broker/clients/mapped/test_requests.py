@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients.mapped import requests
-from gantry_broker.clients.mapped.requests import PHYSICAL
+from gantry_broker.clients.mapped.requests import AS_NEWEST, PHYSICAL
 from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, Marks
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -636,6 +636,7 @@ async def test_a_committed_offset_is_looked_for_back_through_the_segments(
         ext = mapped.masters.asked[-1][1].ext
         assert ext is not None
         assert ext["setZeroIfNotFound"] == "false", "0 would be taken for what was committed"
+        assert (AS_NEWEST in ext) is (group == BEYOND)
         mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
     answer = mapped.answer(asked)
     assert answer is not None
@@ -646,6 +647,58 @@ async def test_a_committed_offset_is_looked_for_back_through_the_segments(
     unknown = mapped.ask(QUERY, queue_ext())
     mapped.masters.asked.pop()[2](Busy("nobody"))
     assert mapped.code(unknown) == ResponseCode.SYSTEM_BUSY, "33 may be old"
+
+
+async def test_a_committed_offset_is_not_told_while_the_queue_may_be_elsewhere_already(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE, 0, THERE))
+    assert mapped.group.store.committed.commit("g", TOPIC, 0, 33)
+    asked = mapped.ask(QUERY, queue_ext())
+    assert mapped.code(asked) is None, "a newer one may be committed there"
+    older = mapped.answer(mapped.ask(QUERY, queue_ext(), version=OLDER))
+    assert older is not None
+    assert older.ext == {"offset": "33"}, "others know this group's own queue only"
+    mapped.tell(MOVED, epoch=2)
+    assert mapped.masters.asked[-1][0] == THERE
+    mapped.masters.answer(0, {"offset": "41"})
+    assert (mapped.answer(asked) or asked).ext == {"offset": "41"}
+    again = mapped.ask(QUERY, queue_ext())
+    mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    assert (mapped.answer(again) or again).ext == {"offset": "33"}
+
+
+async def test_a_newest_offset_is_told_only_where_commits_are_taken(mapped: MappedGroup) -> None:
+    """Who asks by an older map would tell its client an old one, or that there is none."""
+    await mapped.begin()
+    mapped.tell(MOVED, at(HERE, 1, THERE), at(HERE, 2), epoch=2)
+    committed = mapped.group.store.committed
+    assert all(committed.commit("g", TOPIC, queue, 33) for queue in range(3))
+    newest = {PHYSICAL: 1, AS_NEWEST: "true"}
+    left, moving, here = (mapped.ask(QUERY, queue_ext(queue, **newest)) for queue in range(3))
+    assert mapped.code(left) == ResponseCode.NOT_LEADER_FOR_QUEUE
+    assert mapped.code(moving) is None
+    assert (mapped.answer(here) or here).ext == {"offset": "33"}
+    older = mapped.ask(QUERY, queue_ext(0, **{PHYSICAL: 2}))
+    assert (mapped.answer(older) or older).ext == {"offset": "33"}
+    moved = MappedQueue((Segment(HERE, 0, 1), Segment(THERE, 0, 1 + AGAIN)), "", 1)
+    mapped.tell(MOVED, moved, at(HERE, 2), epoch=3)
+    assert mapped.code(moving) == ResponseCode.NOT_LEADER_FOR_QUEUE
+
+
+async def test_who_asked_for_an_offset_by_an_older_map_looks_again(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(MOVED)
+    assert mapped.group.store.committed.commit("g", TOPIC, 0, 33)
+    asked = mapped.ask(QUERY, queue_ext())
+    mapped.masters.answer(ResponseCode.NOT_LEADER_FOR_QUEUE)
+    assert mapped.code(asked) is None
+    mapped.tell(MOVED_ON, epoch=2)
+    for group in (BEYOND, THERE):
+        assert mapped.masters.asked[-1][0] == group
+        mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    assert (mapped.answer(asked) or asked).ext == {"offset": "33"}
 
 
 async def test_offsets_committed_at_a_segment_that_never_had_a_message_are_found(
