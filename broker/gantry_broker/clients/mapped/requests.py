@@ -521,7 +521,7 @@ class MappedRequests:
 class _Listener:
     """A connection for one answer, which is looked at before it goes out."""
 
-    def __init__(self, connection: Connection, answered: Callable[[Outcome], None]) -> None:
+    def __init__(self, connection: Connection, answered: Callable[[RemotingCommand], None]) -> None:
         self._connection = connection
         self._answered = answered
 
