@@ -9,10 +9,12 @@ LEDGER = "gantry_broker.clients.core.pop.ledger"
 BOOK = "gantry_broker.clients.pop.book:PopBook"
 TAKING = "gantry_broker.clients.pop.taking:Taking"
 REQUESTS = "gantry_broker.clients.pop.requests:PopRequests"
+EARLY = "gantry_broker.clients.pop.early:EarlyRequests"
 POLLS = "gantry_broker.clients.pop.polls:Polls"
 POPS = "unit/broker/clients/test_pop.py"
 MASTERS = "unit/broker/clients/test_pop_masters.py"
 WAITING = "unit/broker/clients/test_pop_waiting.py"
+COMES_EARLY = "unit/broker/clients/test_pop_early.py"
 FAILURES = "unit/broker/clients/test_pop_failures.py"
 CORE = "unit/broker/clients/core/test_pop.py"
 
@@ -318,5 +320,29 @@ MUTANTS = (
         "self.ledger.remember(forgotten)",
         "pass",
         f"{MASTERS}::test_what_a_refused_table_forgets_is_remembered",
+    ),
+    _mutant(
+        "refused-before-the-log-is-read",
+        "an acknowledgement that the last master carried out is answered with an error",
+        f"{REQUESTS}._once_read",
+        "self.book.is_being_read and",
+        "False and",
+        f"{COMES_EARLY}::test_what_an_earlier_master_acknowledged_is_answered_so_when_it_was_read",
+    ),
+    _mutant(
+        "waits-for-the-log-for-ever",
+        "who acknowledges at a master that cannot read its log yet hears nothing",
+        f"{EARLY}.wait",
+        "self._deadlines.add(number, WAIT_S)",
+        "pass",
+        f"{COMES_EARLY}::test_nobody_waits_longer_than_clients_do",
+    ),
+    _mutant(
+        "waits-for-the-log-without-bound",
+        "acknowledgements that come before the log is read fill the memory",
+        f"{EARLY}.wait",
+        "not self.room.enter(conn.id, size_bytes)",
+        "self.room.enter(conn.id, size_bytes) is None",
+        f"{COMES_EARLY}::test_who_waits_is_bounded",
     ),
 )

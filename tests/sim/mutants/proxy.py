@@ -141,7 +141,7 @@ MUTANTS = (
         "a renewed message cannot be acknowledged with the receipt that its client has",
         (
             Edit(
-                "gantry_broker.clients.pop.requests:PopRequests.change",
+                "gantry_broker.clients.pop.requests:PopRequests._change",
                 "if header.renew:",
                 "if False:",
             ),

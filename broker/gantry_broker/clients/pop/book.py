@@ -89,8 +89,8 @@ class PopBook:
         view: the group, which is the master.
         writer: of committed offsets.
         now_ms: the wall clock.
-        changed: is told of each change that may let somebody pop: when the log was read, and when
-            something was taken back.
+        changed: is told of each change that may let somebody pop: when the log was read or could
+            not be, and when something was taken back.
 
     Attributes:
         ledger: what is in flight.
@@ -150,6 +150,11 @@ class PopBook:
     def ready(self) -> bool:
         """Whether everything that earlier masters wrote has been read."""
         return self._was_read and not self._is_closed
+
+    @property
+    def is_being_read(self) -> bool:
+        """Whether it will soon be ready, as far as anybody knows."""
+        return not (self._was_read or self._is_closed or self.failure)
 
     @property
     def is_behind(self) -> bool:

@@ -41,7 +41,11 @@ _COUNTERS: tuple[tuple[str, str, Figure], ...] = (
     ),
     ("refused", "Appends that were refused.", lambda pops: pops.book.refused),
     ("tables", "Tables of messages in flight in the log.", lambda pops: pops.book.tables),
-    ("full", "Requests that found no room to wait.", lambda pops: pops.polls.room.refused),
+    (
+        "full",
+        "Requests that found no room to wait.",
+        lambda pops: pops.polls.room.refused + pops.early.room.refused,
+    ),
 )
 
 

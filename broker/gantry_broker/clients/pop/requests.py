@@ -5,7 +5,8 @@ ChangeMessageInvisibleTime (200053) and PollingInfo (200055). Checks and codes a
 (``PopMessageProcessor``, ``AckMessageProcessor``, ``ChangeInvisibleTimeProcessor``,
 ``NotificationProcessor``). A receipt that is over is answered 208, also where upstream answers 0
 and does nothing: its message was handed out to somebody else. How long a request waits is counted
-from its arrival, so clocks of clients do not matter.
+from its arrival, so clocks of clients do not matter. Nobody is answered before what earlier masters
+wrote was read: whoever names a receipt waits for it, too (``EarlyRequests``).
 """
 
 import itertools
@@ -48,6 +49,7 @@ from gantry_broker.clients.core.pop.records import Acked, Changed, Event, InFlig
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.pop.book import PopBook
+from gantry_broker.clients.pop.early import NOT_READ, EarlyRequests, Serve
 from gantry_broker.clients.pop.polls import ANY_QUEUE, Place, Poll, Polls
 from gantry_broker.clients.pop.taking import MAX_COUNT, Taken, Taking, WantedMessages
 from gantry_broker.clients.pull import RefuseNew
@@ -59,7 +61,6 @@ from gantry_broker.store.contract import Refusal, SendOutcome
 
 INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
 _FROM_END = 1  # ConsumeInitMode.MAX
-_NOT_READ = "what earlier masters wrote of messages in flight is being read"
 
 
 class BatchAck(Body, frozen=True):
@@ -97,6 +98,7 @@ class PopRequests:
         book: what is in flight.
         taking: takes messages.
         polls: requests that wait.
+        early: requests by receipts that wait until the log was read.
         acked: messages that were acknowledged.
         changed: messages whose invisible time was changed.
         over: receipts that were over or unknown.
@@ -121,13 +123,20 @@ class PopRequests:
         self._refuse_new = refuse_new
         self._turn = itertools.count()
         self.polls = Polls(view.store, self._next_due_s)
-        self.book = PopBook(view, writer, now_ms, self.polls.wake_all)
+        self.early = EarlyRequests()
+        self.book = PopBook(view, writer, now_ms, self._book_changed)
         self.taking = Taking(view, self.book, creation, self.polls.wake)
 
     def close(self) -> None:
         """The mastership is over."""
         self.polls.close()
+        self.early.close()
         self.book.close()
+
+    def _book_changed(self) -> None:
+        """The log was read, or could not be, or something was taken back."""
+        self.polls.wake_all()
+        self.early.serve_all()
 
     # ---- PopMessage
 
@@ -306,6 +315,25 @@ class PopRequests:
 
     def ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """AckMessage (200051)."""
+        return self._once_read(conn, request, self._ack)
+
+    def batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """BatchAckMessage (200151): receipts that are over are passed over, as upstream does."""
+        return self._once_read(conn, request, self._batch_ack)
+
+    def change(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """ChangeMessageInvisibleTime (200053)."""
+        return self._once_read(conn, request, self._change)
+
+    def _once_read(
+        self, conn: Connection, request: RemotingCommand, serve: Serve
+    ) -> RemotingCommand | None:
+        """Serve a request that names receipts, when it is known what became of them."""
+        if self.book.is_being_read and self._view.accepting_writes() is None:
+            return self.early.wait(conn, request, serve)
+        return serve(conn, request)
+
+    def _ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         header = from_ext(AckMessageRequestHeader, request.ext)
         held = self._held(header)
         if isinstance(held, Refusal):
@@ -324,12 +352,9 @@ class PopRequests:
             self.book.record([Acked(queue_id, [header.offset])], done)
         return None
 
-    def batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """BatchAckMessage (200151): receipts that are over are passed over, as upstream does."""
+    def _batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         body = decode_request(BatchAcks, request.body)
-        if not self.book.ready:
-            return reply(request, ResponseCode.SYSTEM_BUSY, _NOT_READ)
-        refusal = self._view.accepting_writes()
+        refusal = self._view.accepting_writes() or self._not_read()
         if refusal is not None:
             return reply(request, *refusal)
         events: list[Event] = []
@@ -361,8 +386,7 @@ class PopRequests:
         self.book.record(events, done)
         return None
 
-    def change(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """ChangeMessageInvisibleTime (200053)."""
+    def _change(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         header = from_ext(ChangeInvisibleTimeRequestHeader, request.ext)
         if not 0 <= header.invisible_time <= INVISIBLE_MAX_MS:
             remark = f"invisibleTime {header.invisible_time} is not in 0 to {INVISIBLE_MAX_MS}"
@@ -409,11 +433,9 @@ class PopRequests:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         if self._view.store.topics.lookup(header.topic) is None:
             return topic_rules.unknown_topic(header.topic)
-        refusal = self._view.accepting_writes()
+        refusal = self._view.accepting_writes() or self._not_read()
         if refusal is not None:
             return refusal
-        if not self.book.ready:
-            return Refusal(ResponseCode.SYSTEM_BUSY, self.book.failure or _NOT_READ)
         queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
         state = self.book.ledger.state(queue_id, receipt.offset, receipt.popped_ms)
         if state is DeliveryState.CURRENT:
@@ -424,6 +446,15 @@ class PopRequests:
         why = "handed out again since" if state is DeliveryState.OVER else "not handed out"
         remark = f"message {receipt.offset} of queue {receipt.queue_id} was {why}"
         return Refusal(ResponseCode.NO_MESSAGE, remark)
+
+    def _not_read(self) -> Refusal | None:
+        """The reason why nobody knows what became of a receipt: an earlier master may have it done.
+
+        So it is no code that says that nothing was done (2).
+        """
+        if self.book.failure:
+            return Refusal(ResponseCode.SYSTEM_ERROR, self.book.failure)
+        return None if self.book.ready else Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, NOT_READ)
 
     # ---- questions
 
