@@ -142,6 +142,25 @@ async def _call(client: Session, address: str, command: RemotingCommand) -> Remo
         await asyncio.sleep(REFUSED_RETRY_S)
 
 
+async def everywhere(
+    find: Callable[[], Awaitable[Sequence[GroupAddress]]],
+    change: Callable[[GroupAddress], Awaitable[object]],
+) -> int:
+    """The number of groups that were changed: all that ``find`` finds, also once these are.
+
+    A group that gets its first master meanwhile has taken over what the others had before
+    (``gantry_controller.metadata.newcomers``), and would stay as it is.
+
+    Raises:
+        GantryError: the first change that failed; others may have been made.
+    """
+    done: set[tuple[str, str]] = set()
+    while some := [group for group in await find() if (group.cluster, group.name) not in done]:
+        await together(some, change)
+        done.update((group.cluster, group.name) for group in some)
+    return len(done)
+
+
 async def together(
     items: Iterable[ItemT], question: Callable[[ItemT], Awaitable[AnswerT]]
 ) -> list[AnswerT]:

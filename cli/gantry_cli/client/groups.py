@@ -30,7 +30,7 @@ from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.consumers import SubscriptionGroupRequestHeader
 
 from gantry_cli.client import topics
-from gantry_cli.client.brokers import ask, together
+from gantry_cli.client.brokers import ask, broker_groups, everywhere, together
 from gantry_cli.client.progress import QueueProgress, progress
 
 if TYPE_CHECKING:
@@ -173,9 +173,7 @@ async def put_setting(
     await ask(client, group, command, f"Group {config.group_name!r} was not changed")
 
 
-async def delete_group(
-    client: Session, groups: Sequence[GroupAddress], name: str, *, dead_letters: bool
-) -> None:
+async def delete_group(client: Session, name: str, *, dead_letters: bool) -> None:
     """Delete settings, offsets and the retry topic of ``name``; its dead letters only on request.
 
     Raises:
@@ -184,8 +182,10 @@ async def delete_group(
     header = DeleteSubscriptionGroupRequestHeader(name, clean_offset=True)
     command = request(RequestCode.DELETE_SUBSCRIPTIONGROUP, to_ext(header))
     what = f"Group {name!r} was not deleted"
-    for group in groups:
-        await ask(client, group, command, what)
+    await everywhere(
+        lambda: broker_groups(client.routes),
+        lambda group: ask(client, group, command, what),
+    )
     prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX) if dead_letters else (RETRY_PREFIX,)
     known = set(await topics.list_topics(client.routes))
     for prefix in prefixes:

@@ -68,19 +68,17 @@ async def create_topic(
         attributes=None if readers is None else f"+{READERS}={readers}",
     )
     what = f"Topic {topic!r} was not created"
-    groups = [
-        group
-        for group in await brokers.broker_groups(client.routes, only=broker_name)
-        if cluster in (None, group.cluster)
-    ]
-    if not groups:
-        raise brokers.BrokerError(f"{what}: there is no broker group of cluster {cluster!r}.")
+
+    async def find() -> list[brokers.GroupAddress]:
+        groups = await brokers.broker_groups(client.routes, only=broker_name)
+        return [group for group in groups if cluster in (None, group.cluster)]
 
     async def change(group: brokers.GroupAddress) -> RemotingCommand:
         command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
         return await brokers.ask(client, group, command, what)
 
-    await brokers.together(groups, change)
+    if not await brokers.everywhere(find, change):
+        raise brokers.BrokerError(f"{what}: there is no broker group of cluster {cluster!r}.")
 
 
 async def delete_topic(client: Session, topic: str) -> None:
@@ -95,8 +93,10 @@ async def delete_topic(client: Session, topic: str) -> None:
     """
     command = request(RequestCode.DELETE_TOPIC_IN_BROKER, to_ext(DeleteTopicRequestHeader(topic)))
     what = f"Topic {topic!r} was not deleted"
-    for group in await _groups_with(client, topic):
-        await brokers.ask(client, group, command, what)
+    await brokers.everywhere(
+        lambda: _groups_with(client, topic),
+        lambda group: brokers.ask(client, group, command, what),
+    )
 
 
 async def _groups_with(client: Session, topic: str) -> list[brokers.GroupAddress]:

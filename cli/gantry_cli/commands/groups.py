@@ -10,7 +10,7 @@ from gantry_protocol.bodies import SubscriptionGroupConfig
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.client import groups as api
-from gantry_cli.client.brokers import broker_groups
+from gantry_cli.client.brokers import broker_groups, everywhere
 from gantry_cli.client.session import session
 from gantry_cli.commands.offsets import places_to_show, print_rows
 from gantry_cli.options import agreed, asynchronous, json_option, nameserver_option, yes_option
@@ -20,6 +20,7 @@ from gantry_cli.target import name_servers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gantry_cli.client.brokers import GroupAddress
     from gantry_cli.client.session import Session
 
 RETRIES = click.IntRange(-1, 10_000)
@@ -207,7 +208,7 @@ async def delete(group: str, dead_letters: bool, nameservers: str | None, yes: b
                 f"See gantry groups show {group}"
             )
         agreed(f"{group} will not be known any more; {found.lag} messages wait for it.", yes=yes)
-        await api.delete_group(client, places, group, dead_letters=dead_letters)
+        await api.delete_group(client, group, dead_letters=dead_letters)
     click.echo(f"Group {group} is deleted.")
 
 
@@ -222,12 +223,15 @@ async def _put(
         "consume_message_orderly": wanted["in_order"],
     }
     changes = {name: value for name, value in named.items() if value is not None}
-    now = {}
-    for place in await broker_groups(client.routes, only=broker_group):
+    now: dict[str, SubscriptionGroupConfig] = {}
+
+    async def put(place: GroupAddress) -> None:
         old = await api.setting(client, place, group) or SubscriptionGroupConfig(group)
         now[place.name] = msgspec.structs.replace(old, **changes)
         await api.put_setting(client, place, now[place.name])
-    return now
+
+    await everywhere(lambda: broker_groups(client.routes, only=broker_group), put)
+    return dict(sorted(now.items()))
 
 
 def _print_settings(now: dict[str, SubscriptionGroupConfig], *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from sim.mutants.mutant import UnitTests, one_edit
 _controller = one_edit("gantry_controller")
 _broker = one_edit("gantry_broker")
 _operator = one_edit("gantry_operator")
+_cli = one_edit("gantry_cli")
 _META = "unit/controller/metadata/test_drains.py::"
 _SHARES = "unit/controller/metadata/test_shares.py::"
 _MASTER = "unit/broker/clients/test_drain.py::"
@@ -32,6 +33,17 @@ MUTANTS = (
         "and not event.beside",
         "",
         UnitTests(f"{_META}test_what_it_has_stays_and_an_adopted_one_is_left_alone"),
+    ),
+    _cli(
+        "newcomer-comes-between",
+        "drains",
+        "a group that gets its first master while a topic is made never gets the topic",
+        "client.brokers:everywhere",
+        "while some :=",
+        "if some :=",
+        UnitTests(
+            "unit/cli/test_administration.py::test_a_group_that_comes_meanwhile_is_changed_as_well"
+        ),
     ),
     _controller(
         "newcomer-waits-for-silent-controllers",

@@ -13,8 +13,15 @@ from gantry_cli.client.routes import Routes
 from gantry_cli.client.session import Session
 from gantry_cli.commands import groups, offsets, topics
 from gantry_cli.main import cli
-from gantry_protocol.bodies import SubscriptionGroupConfig
+from gantry_protocol.bodies import (
+    BrokerData,
+    QueueData,
+    SubscriptionGroupConfig,
+    TopicRouteData,
+    encode_body,
+)
 from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from support.admin_group import AdminGroup
 from support.fake_group import NAME_SERVER, nobody_listens, refuse
@@ -116,6 +123,51 @@ def test_an_address_that_not_every_node_knows_yet_is_tried_again(group: AdminGro
     group.fail(RequestCode.UPDATE_AND_CREATE_TOPIC, nobody_listens, nobody_listens)
     said("topics", "create", "made")
     assert "made" in group.shapes
+
+
+LATE = "late:10911"
+
+
+@pytest.mark.parametrize(
+    ("code", "command"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, ("topics", "create", "made")),
+        (RequestCode.DELETE_TOPIC_IN_BROKER, ("topics", "delete", "t", "--yes")),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, ("groups", "create", "new")),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, ("groups", "delete", "idle", "--yes")),
+    ],
+)
+def test_a_group_that_comes_meanwhile_is_changed_as_well(
+    group: AdminGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    code: RequestCode,
+    command: tuple[str, ...],
+) -> None:
+    """It has taken over what the others had before, and nobody would tell it later."""
+    busy(group)
+    brokers, delete, route = group.brokers, group._delete_topic, group._admin_route
+
+    def asked() -> list[str]:
+        return [address for address, asked in group.asked if asked == code]
+
+    def grown() -> list[BrokerData]:
+        return [*brokers(), *([BrokerData({0: LATE}, "late", "gantry")] if asked() else [])]
+
+    def still_there(command: RemotingCommand, ext: dict[str, str]) -> RemotingCommand:
+        return delete(command, ext) if LATE in asked() else reply(command)
+
+    def route_of_all(command: RemotingCommand, ext: dict[str, str]) -> RemotingCommand:
+        answer = route(command, ext)
+        if answer.code:
+            return answer
+        queues = [QueueData(item.broker_name, 6, 1, 1) for item in grown()]
+        return reply(command, body=encode_body(TopicRouteData(grown(), queues, {})))
+
+    monkeypatch.setattr(group, "brokers", grown)
+    monkeypatch.setattr(group, "_delete_topic", still_there)
+    monkeypatch.setattr(group, "_admin_route", route_of_all)
+    said(*command)
+    assert asked() == [group.address, LATE]
 
 
 # ---- groups
