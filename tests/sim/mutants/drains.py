@@ -34,6 +34,17 @@ MUTANTS = (
         "",
         UnitTests(f"{_META}test_what_it_has_stays_and_an_adopted_one_is_left_alone"),
     ),
+    _controller(
+        "newcomer-misses-what-is-being-made",
+        "drains",
+        "a group that is elected while a topic is made never gets the topic",
+        "metadata.newcomers:may_take",
+        "any(True for _ in _others(state, group))",
+        "any(_missing(state, group))",
+        UnitTests(
+            "unit/controller/liveness/test_watchman.py::test_a_new_group_has_the_topic_that_is_being_made_while_it_is_elected"
+        ),
+    ),
     _cli(
         "newcomer-comes-between",
         "drains",

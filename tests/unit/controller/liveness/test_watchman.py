@@ -19,6 +19,7 @@ from gantry_controller.metadata.events import (
     LiveMember,
     MapQueues,
     RegisterBroker,
+    encode_event,
 )
 from gantry_controller.metadata.topic_table import Topic
 from gantry_protocol.types import BrokerId, Epoch, Offset
@@ -97,6 +98,28 @@ async def test_a_new_group_has_topics_in_the_first_route(asked: bool, all_know: 
         assert group.had_master
         topics = harness.machine.state.topic_table((CLUSTER, "new")).topics
         assert list(topics) == (["t"] if all_know else [])
+
+
+async def test_a_new_group_has_the_topic_that_is_being_made_while_it_is_elected() -> None:
+    async with three_in_sync() as harness:
+        new, one = {"cluster": CLUSTER, "name": "new"}, BrokerId(1)
+        for event in (
+            DeclareGroup(**new, uid="v", replicas=1, min_in_sync_replicas=1),
+            ApplyBrokerId(**new, broker_id=one, check_code="new;1"),
+            RegisterBroker(**new, broker_id=one, address="new:1", incarnation="n"),
+        ):
+            harness.apply(event)
+        harness.quorum.holding = True  # what comes is in the log, and not applied yet
+        topic = CreateTopic(cluster=CLUSTER, name=NAME, topic="t", config=Topic(4, 4, 6))
+        harness.quorum.propose(encode_event(topic), lambda _: None)
+        harness.watchman.heard((CLUSTER, "new"), Heartbeat(one, 2.5, "n"), 9)
+        await asyncio.sleep(1)
+        harness.quorum.holding = False
+        harness.quorum.release()
+        group = harness.machine.group(CLUSTER, "new")
+        assert group is not None
+        assert group.had_master
+        assert list(harness.machine.state.topic_table((CLUSTER, "new")).topics) == ["t"]
 
 
 @pytest.mark.parametrize("leads", [True, False])
