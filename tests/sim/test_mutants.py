@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PRODUCT = {
     *("gantry_broker", "gantry_controller", "gantry_operator", "gantry_pipeline", "gantry_proxy"),
-    "gantry_protocol",
+    *("gantry_cli", "gantry_protocol"),
 }
 QUICK = [mutant for mutant in MUTANTS if mutant.quick]
 
