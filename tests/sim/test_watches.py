@@ -32,7 +32,7 @@ IN_CATALOGUE = {mutant.name: mutant.edits for mutant in MUTANTS}
 MISSPELT = '.replace(b"\\x06orders", b"\\x06ordres")'
 
 # Worlds in which what is broken comes to light; not every one brings the moment about.
-LOG_SEED, TIER_SEED = 2, 1
+LOG_SEED, TIER_SEED = 1, 1
 
 
 class Run:
