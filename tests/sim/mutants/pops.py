@@ -345,4 +345,20 @@ MUTANTS = (
         "self.room.enter(conn.id, size_bytes) is None",
         f"{COMES_EARLY}::test_who_waits_is_bounded",
     ),
+    _mutant(
+        "refused-before-the-log-is-confirmed",
+        "an acknowledgement in what a new master has not confirmed yet is answered with busy",
+        f"{REQUESTS}._barred",
+        "return None if is_passing else refusal",
+        "return refusal",
+        f"{COMES_EARLY}::test_who_comes_before_the_log_is_confirmed_waits_for_it",
+    ),
+    _mutant(
+        "busy-with-a-log-that-does-not-read",
+        "a master that cannot know says that nothing was acknowledged",
+        f"{REQUESTS}._held",
+        "self._barred() or self._not_read() or self._view.accepting_writes()",
+        "self._view.accepting_writes() or self._not_read()",
+        f"{COMES_EARLY}::test_a_busy_master_that_cannot_read_its_log_says_so",
+    ),
 )

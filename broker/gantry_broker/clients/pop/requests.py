@@ -329,7 +329,7 @@ class PopRequests:
         self, conn: Connection, request: RemotingCommand, serve: Serve
     ) -> RemotingCommand | None:
         """Serve a request that names receipts, when it is known what became of them."""
-        if self.book.is_being_read and self._view.accepting_writes() is None:
+        if self.book.is_being_read and self._barred() is None:
             return self.early.wait(conn, request, serve)
         return serve(conn, request)
 
@@ -354,7 +354,7 @@ class PopRequests:
 
     def _batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         body = decode_request(BatchAcks, request.body)
-        refusal = self._view.accepting_writes() or self._not_read()
+        refusal = self._barred() or self._not_read() or self._view.accepting_writes()
         if refusal is not None:
             return reply(request, *refusal)
         events: list[Event] = []
@@ -433,7 +433,7 @@ class PopRequests:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         if self._view.store.topics.lookup(header.topic) is None:
             return topic_rules.unknown_topic(header.topic)
-        refusal = self._view.accepting_writes() or self._not_read()
+        refusal = self._barred() or self._not_read() or self._view.accepting_writes()
         if refusal is not None:
             return refusal
         queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
@@ -446,6 +446,15 @@ class PopRequests:
         why = "handed out again since" if state is DeliveryState.OVER else "not handed out"
         remark = f"message {receipt.offset} of queue {receipt.queue_id} was {why}"
         return Refusal(ResponseCode.NO_MESSAGE, remark)
+
+    def _barred(self) -> Refusal | None:
+        """The reason why nothing may be written here, unless it passes as the log is read.
+
+        A master that has not confirmed its log yet is busy (2); what is in that log it cannot say.
+        """
+        refusal = self._view.accepting_writes()
+        is_passing = refusal is not None and refusal.code == ResponseCode.SYSTEM_BUSY
+        return None if is_passing else refusal
 
     def _not_read(self) -> Refusal | None:
         """The reason why nobody knows what became of a receipt: an earlier master may have it done.

@@ -139,6 +139,28 @@ async def test_a_master_that_may_not_write_lets_nobody_wait(serve, group, receip
     assert (answer.code, answer.remark) == (group.refusal.code, "too few in sync")
 
 
+async def test_who_comes_before_the_log_is_confirmed_waits_for_it(serve, group, receipt) -> None:
+    group.refusal = Refusal(ResponseCode.SYSTEM_BUSY, "not all of the log is confirmed yet")
+    consumer = Consumer(serve())
+    asked = asks(consumer, receipt)
+    await asyncio.sleep(1)
+    assert consumer.conn.replies == [], "what is not confirmed yet may acknowledge it"
+    group.refusal = None
+    group.store.go_on()
+    await asyncio.sleep(0.1)
+    assert [consumer.answer_to(one).code for one, _ in asked] == [0, 0, ResponseCode.NO_MESSAGE]
+
+
+async def test_a_busy_master_that_cannot_read_its_log_says_so(serve, group, receipt) -> None:
+    group.refusal = Refusal(ResponseCode.SYSTEM_BUSY, "not all of the log is confirmed yet")
+    consumer = Consumer(serve())
+    group.store.committed.commit("GANTRY_SYS_POP", POP_TOPIC, 0, 1)
+    group.store.go_on()
+    await asyncio.sleep(0.1)
+    codes = [answer.code for _, answer in asks(consumer, receipt)]
+    assert codes == [ResponseCode.SYSTEM_ERROR] * 3, "2 would say that nothing was done"
+
+
 async def test_a_malformed_request_is_refused_alone(serve, group, receipt) -> None:
     consumer = Consumer(serve())
     bad, _ = consumer.ask(200051, {"consumerGroup": GROUP})
