@@ -361,4 +361,12 @@ MUTANTS = (
         "self._view.accepting_writes() or self._not_read()",
         f"{COMES_EARLY}::test_a_busy_master_that_cannot_read_its_log_says_so",
     ),
+    _mutant(
+        "no-modes-before-the-log-is-read",
+        "who asks a new master for the modes of groups is told that there are none",
+        "gantry_broker.clients.pop.modes:RequestModeRequests.all",
+        "if not self._book.ready:",
+        "if False:",
+        f"{COMES_EARLY}::test_no_modes_are_told_before_the_log_was_read",
+    ),
 )

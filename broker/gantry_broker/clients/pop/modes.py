@@ -59,8 +59,7 @@ class RequestModeRequests:
         if refusal is not None:
             return reply(request, *refusal)
         if not self._book.ready:
-            remark = "what earlier masters wrote of POP is being read"
-            return reply(request, ResponseCode.SYSTEM_BUSY, self._book.failure or remark)
+            return self._not_read(request)
         modes = self._book.ledger.modes
         if (wish.topic, wish.consumer_group) not in modes and len(modes) >= MODES_MAX:
             remark = f"[OVERLOAD]{MODES_MAX} topics and groups have a mode, there is no room"
@@ -78,11 +77,17 @@ class RequestModeRequests:
 
     def all(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """GetAllMessageRequestMode (402)."""
+        if not self._book.ready:
+            return self._not_read(request)
         found: dict[str, dict[str, Any]] = {}
         for mode in self._book.ledger.modes.values():
             body = RequestMode(mode.topic, mode.group, _name(mode), mode.share_queues)
             found.setdefault(mode.topic, {})[mode.group] = body
         return reply(request, body=encode_body(RequestModes(found)))
+
+    def _not_read(self, request: RemotingCommand) -> RemotingCommand:
+        remark = "what earlier masters wrote of POP is being read"
+        return reply(request, ResponseCode.SYSTEM_BUSY, self._book.failure or remark)
 
     def assignment(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """QueryAssignment (400); ``{}`` tells the client to keep what it has."""

@@ -171,3 +171,14 @@ async def test_a_malformed_request_is_refused_alone(serve, group, receipt) -> No
     assert consumer.answer_to(bad).code == ResponseCode.SYSTEM_ERROR
     assert consumer.answer_to(good).code == 0
     assert consumer.answer_to(oneway) is None
+
+
+async def test_no_modes_are_told_before_the_log_was_read(serve, group) -> None:
+    mode = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 2}
+    assert (await Consumer(serve()).answer(401, None, encode_body(mode))).code == 0
+    group.store = Silent(group.local)
+    consumer = Consumer(serve())
+    assert consumer.call(402).code == ResponseCode.SYSTEM_BUSY, "none would be a lie"
+    group.store.go_on()
+    await asyncio.sleep(0.1)
+    assert b'"popShareQueueNum":2' in consumer.call(402).body
