@@ -57,8 +57,8 @@ DEAD = f"%DLQ%{FEW}"
 MEMBERS = 2  # of each group
 INVISIBLE_MS = (300, 1_000, 4_000)
 WITHIN_S = 4.0
-# Of an acknowledgement. Busy may be a master that was given it after another one had written it.
-KNOWN = (ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE)
+# Of an acknowledgement: whoever is busy has done nothing, nor has a master before it.
+KNOWN = (ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE, ResponseCode.SYSTEM_BUSY)
 
 Place = tuple[int, int]  # queue id and offset: a send that was repeated is two jobs
 
