@@ -11,7 +11,7 @@ from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.product import ages, batches, faults, parked
+from sim.product import ages, batches, faults, parked, poppers
 from sim.product.cluster import GROUP, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.consents import Consents
@@ -23,7 +23,7 @@ from sim.product.lives import Lives
 from sim.product.logs import verify
 from sim.product.mapped import Mapped
 from sim.product.orderly import Orderly, OrderlyMapped
-from sim.product.poppers import Poppers
+from sim.product.pop_modes import PopModes
 from sim.product.questions import Questions
 from sim.product.readers import Readers
 from sim.product.registers import Registers
@@ -457,7 +457,8 @@ class PopsRun(ProductRun):
     def loads(self) -> Sequence[Load]:
         """Few messages beside."""
         cluster, watch = self._cluster, self._watch
-        return [Workload(cluster, watch, producers=1), Poppers(cluster, watch)]
+        modes = PopModes(cluster, poppers.TOPIC, poppers.QUEUES)
+        return [Workload(cluster, watch, producers=1), poppers.Poppers(cluster, watch), modes]
 
 
 class BatchesRun(ProductRun):

@@ -7,9 +7,11 @@ job that its producer was acknowledged is done at the end.
 
 One group takes any job, another one takes queues in order: there no job is handed out for the first
 time before those in front of it are done. A third one has some jobs that nobody can do: these come
-to its dead letters, once each, and no other job needs to be there.
+to its dead letters, once each, after all their tries, and are handed out to nobody from then on. A
+job that was acknowledged while somebody had it is no dead letter.
 
-An administrator changes how a group is given its queues, and a member asks which are its own.
+Each answer says how often the job was handed out before, at least as often as anybody knows. Who is
+told that there is a message is told of one that is not done.
 """
 
 from __future__ import annotations
@@ -17,48 +19,48 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.session import session
-from gantry_protocol.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    encode_body,
-)
+from gantry_protocol.bodies import SubscriptionGroupConfig, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.headers.client import PullMessageRequestHeader
 from gantry_protocol.headers.codec import to_ext
-from gantry_protocol.records import decode_properties, decode_records
-from gantry_protocol.records.properties import UNIQ_KEY
+from gantry_protocol.records import decode_properties, decode_records, offset_msg_id
+from gantry_protocol.records.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from sim.kernel.world import MS, Violation
 from sim.product.cluster import GROUP
 from sim.product.line import Line
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from random import Random
 
+    from gantry_broker.clients.consumers import Consumers
     from gantry_protocol.command import RemotingCommand
+    from gantry_protocol.records import MessageRecord
     from sim.product.cluster import Cluster, Node
     from sim.product.workload import Told
 
 TOPIC = "pops"
+QUEUES = 2
 GROUPS = ("any", "ordered", "few")
 FEW = "few"  # of whose jobs nobody can do some
 TRIES = 2  # again
 DEAD = f"%DLQ%{FEW}"
+BODY = b"job"
 MEMBERS = 2  # of each group
 INVISIBLE_MS = (300, 1_000, 4_000)
 WITHIN_S = 4.0
 # Of an acknowledgement: whoever is busy has done nothing, nor has a master before it.
-KNOWN = (ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE, ResponseCode.SYSTEM_BUSY)
+REFUSED = (ResponseCode.NO_MESSAGE, ResponseCode.SYSTEM_BUSY)
+KNOWN = (ResponseCode.SUCCESS, *REFUSED)
 
 Place = tuple[int, int]  # queue id and offset: a send that was repeated is two jobs
 
@@ -72,6 +74,8 @@ class _Job(msgspec.Struct):
         free_us: it is handed out to nobody else before, by the clock of a master that stays.
         free_ms: the same by the wall clock, for another master.
         tried: how often it was handed out.
+        before: how often it had been handed out before the newest time that anybody knows of.
+        is_sure: it was acknowledged while nobody else could have it, nor the dead letters.
         maybe_done: nobody knows what became of an acknowledgement, and it was not handed out since.
     """
 
@@ -80,6 +84,8 @@ class _Job(msgspec.Struct):
     free_us: int = 0
     free_ms: int = 0
     tried: int = 0
+    before: int = -1
+    is_sure: bool = False
     maybe_done: bool = False
 
 
@@ -92,7 +98,8 @@ class _Receipt(msgspec.Struct):
     pop_ms: str
     invisible_ms: str
     revive: str
-    key: str
+    before: int
+    id: str
 
     @property
     def place(self) -> Place:
@@ -114,6 +121,22 @@ class _Receipt(msgspec.Struct):
         }
 
 
+class _Claim(NamedTuple):
+    """An answer that there is a message.
+
+    Attributes:
+        group: for whom.
+        queue_id: where; below 0 anywhere.
+        asked_us: when that was asked.
+        told_us: when it was answered.
+    """
+
+    group: str
+    queue_id: int
+    asked_us: int
+    told_us: int
+
+
 class Poppers(Clients):
     """See the module.
 
@@ -129,14 +152,19 @@ class Poppers(Clients):
         self._watch = watch
         self._jobs: dict[str, dict[Place, _Job]] = {group: {} for group in GROUPS}
         self._sent: list[Place] = []  # acknowledged
-        self._keys: dict[Place, str] = {}
-        self._dead: Counter[str] = Counter()  # letters, by the key of the job
+        self._begun_us: dict[Place, int] = {}  # when one of them was sent
+        self._ids: dict[Place, str] = {}
+        self._letters: Counter[str] = Counter()  # by the id of the job
+        self._dead_us: dict[str, int] = {}  # when a job was read there
+        self._claims: list[_Claim] = []
+        self._is_set_up = False
+        self._knew: list[Consumers | None] = []  # of brokers that had read our settings
         cluster.topics.append(TOPIC)
 
     def start(self) -> None:
         """Begin."""
         self._cluster.client("pops", self._send).boot()
-        self._cluster.client("pop-modes", self._modes).boot()
+        self._cluster.client("pop-few", self._set_up).boot()
         self._cluster.client("pop-letters", self._read_letters).boot()
         for group in GROUPS:
             for number in range(MEMBERS):
@@ -155,20 +183,39 @@ class Poppers(Clients):
             (group, place)
             for group, jobs in self._jobs.items()
             for place in self._sent
-            if not (group == FEW and self._dead[self._keys[place]])
+            if not (group == FEW and self._ids[place] in self._dead_us)
             and (place not in jobs or not (jobs[place].done_us or jobs[place].maybe_done))
         ]
 
     def judge(self) -> None:
-        """Raises Violation: a job was never done."""
+        """Raises Violation: a job was never done, or was and is a dead letter, or is two."""
         missing = self._missing()
         if missing or self._busy:
             known = [(group, place, self._jobs[group].get(place)) for group, place in missing]
             raise Violation(f"{len(missing)} jobs are not done: {known[:3]}")
-        jobs = Counter(self._keys.values())
-        for key, letters in self._dead.items():
-            if letters > max(jobs[key], 1):
-                raise Violation(f"{key} is {letters} times among the dead letters")
+        for one, letters in self._letters.items():
+            if letters > 1:
+                raise Violation(f"{one} is {letters} times among the dead letters")
+        for place, job in self._jobs[FEW].items():
+            if job.is_sure and self._ids[place] in self._dead_us:
+                raise Violation(f"acknowledged in time, and a dead letter: {place}, {job}")
+        for claim in self._claims:
+            if not any(self._explains(place, claim) for place in self._places(claim)):
+                raise Violation(f"there was nothing: {claim}")
+
+    def _places(self, claim: _Claim) -> list[Place]:
+        """Of all jobs that the answer may have meant."""
+        known = dict.fromkeys([*self._sent, *self._jobs[claim.group]])
+        return [place for place in known if claim.queue_id in (-1, place[0])]
+
+    def _explains(self, place: Place, claim: _Claim) -> bool:
+        """Whether a job was there at the time, and not done."""
+        job = self._jobs[claim.group].get(place, _Job())
+        over_us = [job.done_us or math.inf]
+        if claim.group == FEW:
+            over_us.append(self._dead_us.get(self._ids[place], math.inf))
+        is_there = self._begun_us.get(place, 0) < claim.told_us
+        return is_there and min(over_us) > claim.asked_us
 
     # ---- sending
 
@@ -178,13 +225,15 @@ class Poppers(Clients):
         async with session(self._cluster.name_servers) as client:
             producer = Producer(client.routes, client.calls)
             while not self._stops:
-                message = producer.message(TOPIC, b"job")
+                message = producer.message(TOPIC, BODY)
+                begun_us = self._cluster.world.now_us
                 with suppress(SendFailedError):
                     result = await producer.send(message)
                     self._watch.acknowledged(message.key, result.offset_id)
                     place = result.position
                     self._sent.append((place.queue_id, place.queue_offset))
-                    self._keys[self._sent[-1]] = message.key
+                    self._begun_us[self._sent[-1]] = begun_us
+                    self._ids[self._sent[-1]] = result.offset_id
                 await asyncio.sleep(rng.random() * 0.2)
         self._busy -= 1
 
@@ -194,6 +243,8 @@ class Poppers(Clients):
         rng = self._cluster.world.stream(f"load/{node.name}")
         async with session(self._cluster.name_servers) as client:
             line = Line(client)
+            while group == FEW and not self._is_set_up:
+                await asyncio.sleep(0.1)
             while True:
                 invisible_ms = rng.choice(INVISIBLE_MS)
                 asked = {
@@ -232,6 +283,7 @@ class Poppers(Clients):
 
     async def _is_told(self, line: Line, asked: dict[str, object]) -> bool:
         """Wait until there is something. Raises Violation: the answer is none."""
+        asked_us = self._cluster.world.now_us
         answer = await line.ask(RequestCode.NOTIFICATION, asked, within_s=WITHIN_S)
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return False
@@ -239,16 +291,26 @@ class Poppers(Clients):
         found = (answer.ext or {}).get("hasMsg")
         if found not in ("true", "false"):
             raise Violation(f"whether there is a message: {answer.ext}")
+        if found == "true":
+            told_us = self._cluster.world.now_us
+            claim = _Claim(
+                str(asked["consumerGroup"]), int(str(asked["queueId"])), asked_us, told_us
+            )
+            self._claims.append(claim)
+            self._cluster.world.count("told of a message")
         return found == "true"
 
     async def _acknowledge(self, line: Line, group: str, receipts: list[_Receipt]) -> None:
         """All in one request, which passes over those that somebody else has by now."""
+        offsets = defaultdict(list)
+        for receipt in receipts:
+            offsets[receipt.queue_id, int(receipt.pop_ms)].append(receipt.offset)
         acks = [
             {
-                "c": group, "t": TOPIC, "q": receipt.queue_id, "pt": int(receipt.pop_ms), "r": "0",
-                "so": receipt.offset, "b": base64.b64encode(b"\x01").decode(),
+                "c": group, "t": TOPIC, "q": queue_id, "pt": pop_ms, "r": "0", "so": min(found),
+                "b": _bits(one - min(found) for one in found),
             }
-            for receipt in receipts
+            for (queue_id, pop_ms), found in offsets.items()
         ]  # fmt: skip
         body = json.dumps({"brokerName": GROUP, "acks": acks}).encode()
         answer = await line.ask(RequestCode.BATCH_ACK_MESSAGE, {}, body, within_s=WITHIN_S)
@@ -257,15 +319,27 @@ class Poppers(Clients):
             job = self._jobs[group][receipt.place]
             if job.pop_ms != int(receipt.pop_ms):
                 continue
+            if answer is not None and answer.code in REFUSED:
+                continue
             job.maybe_done = True
-            if answer is not None and answer.code == ResponseCode.SUCCESS and now_us < job.free_us:
-                job.done_us = job.done_us or now_us  # nobody else can have had it
+            is_done = answer is not None and answer.code == ResponseCode.SUCCESS
+            if is_done and self._is_own(job, now_us):
+                job.done_us, job.is_sure = job.done_us or now_us, True
                 self._cluster.world.count("acked by batch")
+
+    def _is_own(self, job: _Job, now_us: int) -> bool:
+        """Whether nobody else can have had a job since it was handed out, nor the dead letters.
+
+        Another master counts its time by another wall clock.
+        """
+        return now_us < job.free_us and self._cluster.clocks_agree
 
     def _given(self, group: str, receipt: _Receipt, asked_us: int, invisible_ms: int) -> None:
         """Raises Violation: a job is handed out that is done, or that somebody has."""
         now_us = self._cluster.world.now_us
-        self._keys[receipt.place] = receipt.key  # of a repeated send, too
+        self._ids[receipt.place] = receipt.id  # of a repeated send, too
+        if group == FEW:
+            self._judge_tries(receipt, asked_us)
         job = self._jobs[group].setdefault(receipt.place, _Job())
         if job.done_us is not None and asked_us > job.done_us:
             raise Violation(f"done at {job.done_us}, and handed out: {receipt}")
@@ -274,14 +348,25 @@ class Poppers(Clients):
         if job.tried:
             if now_us < job.free_us and int(receipt.pop_ms) < job.free_ms:
                 raise Violation(f"handed out to two: {job}, {receipt}")
+            if receipt.before <= job.before:
+                raise Violation(f"handed out before more often: {job}, {receipt}")
             self._cluster.world.count("popped-again")
         if group == "ordered" and not job.tried:
             self._judge_order(receipt)
         job.tried += 1
+        job.before = receipt.before
         job.maybe_done = False  # it was not done, and an older receipt does nothing any more
         job.pop_ms = int(receipt.pop_ms)
         job.free_us, job.free_ms = self._hidden(asked_us, job.pop_ms, invisible_ms)
         self._cluster.world.count("popped")
+
+    def _judge_tries(self, receipt: _Receipt, asked_us: int) -> None:
+        """Raises Violation: it was handed out too often, or is among the dead letters."""
+        if receipt.before > TRIES and self._is_bounded():
+            raise Violation(f"{receipt} may be tried {TRIES} times again")
+        dead_us = self._dead_us.get(receipt.id)
+        if dead_us is not None and asked_us > dead_us:
+            raise Violation(f"a dead letter at {dead_us}, and handed out: {receipt}")
 
     def _hidden(self, asked_us: int, pop_ms: int, invisible_ms: int) -> tuple[int, int]:
         """Until when a job is hidden, by the clock of a master and by the wall clock."""
@@ -325,52 +410,33 @@ class Poppers(Clients):
         if ack is None or ack.code not in KNOWN:
             job.maybe_done = True
         elif ack.code == ResponseCode.SUCCESS:
-            job.done_us = job.done_us or self._cluster.world.now_us
+            now_us = self._cluster.world.now_us
+            job.done_us = job.done_us or now_us
+            is_newest = job.pop_ms == int(receipt.pop_ms)
+            job.is_sure = job.is_sure or (is_newest and self._is_own(job, now_us))
             self._cluster.world.count("acked")
 
-    # ---- modes and dead letters
+    # ---- dead letters
 
-    async def _modes(self, node: Node) -> None:
-        """Change the mode of a group, and ask as its member. Raises Violation: an odd answer."""
-        rng = self._cluster.world.stream(f"load/{node.name}")
-        group = "any"
-        data = HeartbeatData(
-            node.name,
-            [ProducerData("pop-modes")],
-            [ConsumerData(group, subscription_data_set=[SubscriptionData(TOPIC)])],
-        )
-        heartbeat = (RequestCode.HEART_BEAT, encode_body(data))
-        question = {"topic": TOPIC, "consumerGroup": group, "clientId": node.name}
+    async def _set_up(self, node: Node) -> None:
+        """Bound the tries of the jobs of one group, before somebody takes any."""
         async with session(self._cluster.name_servers) as client:
-            line = Line(client, greeting=heartbeat)
             config = encode_body(SubscriptionGroupConfig(FEW, retry_max_times=TRIES))
-            await line.insist(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, config)
-            while not self._stops:
-                await line.ask(heartbeat[0], {}, heartbeat[1])
-                mode = rng.choice(["POP", "PULL"])
-                body = {**question, "mode": mode, "popShareQueueNum": rng.choice([0, 1, 3])}
-                set_mode = await line.ask(
-                    RequestCode.SET_MESSAGE_REQUEST_MODE, {}, json.dumps(body).encode()
-                )
-                answer = await line.ask(
-                    RequestCode.QUERY_ASSIGNMENT, {}, json.dumps(question).encode()
-                )
-                if set_mode is not None and set_mode.code == ResponseCode.SUCCESS:
-                    self._judge_assignment(answer, mode)
-                await asyncio.sleep(rng.random())
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            await Line(client).insist(code, {}, config)
+        while not all(book and book.config(FEW).retry_max_times == TRIES for book in self._books()):
+            await asyncio.sleep(0.1)
+        self._knew = self._books()
+        self._is_set_up = True
 
-    def _judge_assignment(self, answer: RemotingCommand | None, mode: str) -> None:
-        """Raises Violation: other queues than its only member has, or in another mode."""
-        if answer is None or answer.code != ResponseCode.SUCCESS:
-            return
-        found = json.loads(answer.body).get("messageQueueAssignments")
-        if found is None:
-            return  # nobody can say now: it keeps what it has
-        self._cluster.world.count(f"assigned {mode}")
-        queues = {one["messageQueue"]["queueId"] for one in found}
-        is_shared = mode == "POP" and queues == {-1}  # a broker chooses the queue
-        if any(one["mode"] != mode for one in found) or not (is_shared or queues):
-            raise Violation(f"the queues of {mode} are {found}")
+    def _books(self) -> list[Consumers | None]:
+        """The settings that each broker has read; None where it has begun to read none."""
+        groups = [self._cluster.group_of(node) for node in self._cluster.brokers]
+        return [None if group is None else group.known_consumers for group in groups]
+
+    def _is_bounded(self) -> bool:
+        """Whether no broker began anew: that one takes upstream's bound until it has read ours."""
+        return all(now is then for now, then in zip(self._books(), self._knew, strict=True))
 
     async def _read_letters(self, node: Node) -> None:
         """Read the dead letters as they come."""
@@ -386,14 +452,32 @@ class Poppers(Clients):
                 if answer is None or answer.code != ResponseCode.SUCCESS:
                     continue
                 for record in decode_records(answer.body):
-                    self._dead[decode_properties(record.properties)[UNIQ_KEY]] += 1
-                    self._cluster.world.count("dead-letter")
+                    self._buried(record)
                     at = record.queue_offset + 1
+
+    def _buried(self, record: MessageRecord) -> None:
+        """Raises Violation: a dead letter is not what was sent, or had not all its tries."""
+        properties = decode_properties(record.properties)
+        if record.body != BODY or properties.get(RETRY_TOPIC) != TOPIC:
+            raise Violation(f"no job of this topic is dead: {record}")
+        too_often = record.reconsume_times > TRIES + 1 and self._is_bounded()
+        if too_often or record.reconsume_times <= TRIES:
+            raise Violation(f"dead after {record.reconsume_times} tries: {record}")
+        one = properties[ORIGIN_MESSAGE_ID]
+        self._letters[one] += 1
+        self._dead_us.setdefault(one, self._cluster.world.now_us)
+        self._cluster.world.count("dead-letter")
 
 
 def _is_hopeless(group: str, receipt: _Receipt) -> bool:
     """Whether nobody can do this job."""
     return group == FEW and receipt.offset % 4 == 0
+
+
+def _bits(numbers: Iterable[int]) -> str:
+    """These numbers as a ``BitSet`` of Java, in Base64."""
+    found = sum(1 << number for number in numbers)
+    return base64.b64encode(found.to_bytes(found.bit_length() // 8 + 1, "little")).decode()
 
 
 def _receipts(answer: RemotingCommand) -> list[_Receipt]:
@@ -411,7 +495,8 @@ def _receipts(answer: RemotingCommand) -> list[_Receipt]:
             ext["popTime"],
             ext["invisibleTime"],
             ext["reviveQid"],
-            decode_properties(record.properties)[UNIQ_KEY],
+            record.reconsume_times,
+            offset_msg_id(*record.store_host, record.physical_offset),
         )
         for record in decode_records(answer.body)
     ]
