@@ -100,15 +100,21 @@ async def test_a_new_group_has_topics_in_the_first_route(asked: bool, all_know: 
         assert list(topics) == (["t"] if all_know else [])
 
 
+def register(harness: Harness, name: str) -> BrokerId:
+    """The only member of a group that is declared."""
+    group, one = {"cluster": CLUSTER, "name": name}, BrokerId(1)
+    for event in (
+        DeclareGroup(**group, uid="v", replicas=1, min_in_sync_replicas=1),
+        ApplyBrokerId(**group, broker_id=one, check_code=f"{name};1"),
+        RegisterBroker(**group, broker_id=one, address=f"{name}:1", incarnation="n"),
+    ):
+        harness.apply(event)
+    return one
+
+
 async def test_a_new_group_has_the_topic_that_is_being_made_while_it_is_elected() -> None:
     async with three_in_sync() as harness:
-        new, one = {"cluster": CLUSTER, "name": "new"}, BrokerId(1)
-        for event in (
-            DeclareGroup(**new, uid="v", replicas=1, min_in_sync_replicas=1),
-            ApplyBrokerId(**new, broker_id=one, check_code="new;1"),
-            RegisterBroker(**new, broker_id=one, address="new:1", incarnation="n"),
-        ):
-            harness.apply(event)
+        one = register(harness, "new")
         harness.quorum.holding = True  # what comes is in the log, and not applied yet
         topic = CreateTopic(cluster=CLUSTER, name=NAME, topic="t", config=Topic(4, 4, 6))
         harness.quorum.propose(encode_event(topic), lambda _: None)
@@ -125,11 +131,9 @@ async def test_a_new_group_has_the_topic_that_is_being_made_while_it_is_elected(
 @pytest.mark.parametrize("leads", [True, False])
 async def test_queues_leave_a_drained_group_without_a_further_request(leads: bool) -> None:
     async with three_in_sync() as harness:
-        other, one = {"cluster": CLUSTER, "name": "other"}, BrokerId(1)
+        one = register(harness, "other")
+        other = {"cluster": CLUSTER, "name": "other"}
         for event in (
-            DeclareGroup(**other, uid="v", replicas=1, min_in_sync_replicas=1),
-            ApplyBrokerId(**other, broker_id=one, check_code="other;1"),
-            RegisterBroker(**other, broker_id=one, address="other:1", incarnation="n"),
             ElectMaster(**other, live=(LiveMember(one, "n"),), first_wait_over=True),
             MapQueues(cluster=CLUSTER, topic="t", queues=4),
         ):
