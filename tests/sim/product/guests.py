@@ -99,10 +99,17 @@ EXTRAS: tuple[dict[str, Any], ...] = (
 
 
 class Guests(People):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        people: the name of the client.
+        kind: of groups; their names begin so, and they are counted so.
+    """
 
     unsettled = "guests are still changed"
     plural = "brokergroups"
+    people = "people"
+    kind = "guest"
 
     def __init__(self, cluster: OperatedCluster) -> None:
         super().__init__(cluster)
@@ -112,7 +119,7 @@ class Guests(People):
 
     def start(self) -> None:
         """Begin."""
-        self._cluster.client("people", self._live).boot()
+        self._cluster.client(self.people, self._live).boot()
 
     async def _live(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
@@ -123,8 +130,8 @@ class Guests(People):
                 if not self._cluster.is_set_up:
                     continue
                 self._number += 1
-                await self._one(client, f"guest-{self._number}", rng)
-                self._cluster.world.count("guest")
+                await self._one(client, f"{self.kind}-{self._number}", rng)
+                self._cluster.world.count(self.kind)
         self._busy -= 1
 
     async def _one(self, client: Session, name: str, rng: Random) -> None:

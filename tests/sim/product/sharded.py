@@ -9,10 +9,8 @@ ever had.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
-from gantry_cli.client.session import session
 from gantry_local.apiserver.errors import StatusError
 from gantry_operator import names
 from gantry_operator.plan.observed import hosted_shards
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from gantry_cli.client.session import Session
-    from sim.product.cluster import Node
 
 MEANINGLESS: tuple[dict[str, Any], ...] = (  # the API server refuses these
     {"shards": 0},
@@ -38,23 +35,8 @@ class ShardedGuests(Guests):
     """See the module."""
 
     unsettled = "shards are still changed"
-
-    def start(self) -> None:
-        """Begin."""
-        self._cluster.client("shards-people", self._live).boot()
-
-    async def _live(self, node: Node) -> None:
-        rng = self._cluster.world.stream(f"load/{node.name}")
-        self._busy += 1
-        async with session(self._cluster.name_servers) as client:
-            while not self._stops:
-                await asyncio.sleep(rng.random())
-                if not self._cluster.is_set_up:
-                    continue
-                self._number += 1
-                await self._one(client, f"{SHARDED}-{self._number}", rng)
-                self._cluster.world.count("sharded")
-        self._busy -= 1
+    people = "shards-people"
+    kind = SHARDED
 
     async def _one(self, client: Session, name: str, rng: Random) -> None:
         """One resource, from the first mistake to its end."""
