@@ -28,7 +28,7 @@ from support.grpc_programs import (
     done,
     kill_master,
 )
-from support.java_programs import until
+from support.java_programs import JavaProgram, until
 from support.proxies import proxy
 
 PUSHED, TAKEN = "interop-push", "interop-simple"
@@ -43,6 +43,11 @@ pytestmark = pytest.mark.timeout(900)
 def cluster(tmp_path: Path) -> Iterator[CliCluster]:
     with cluster_with_topic(tmp_path / "local") as made:
         yield made
+
+
+def _missed(sent: set[str], consumers: list[JavaProgram]) -> list[list[str]]:
+    """By consumer, what it has not consumed."""
+    return [sorted(sent - done(one).keys()) for one in consumers]
 
 
 @pytest.mark.parametrize("language", [WITH_JAVA, *WITH_OTHERS])
@@ -81,17 +86,16 @@ def test_clients_lose_nothing_to_killed_proxies_and_masters(
         producer.reader.join(CALM_S)
         sent = {key for key, *_ in producer.of_kind("ACK")}
         refused = producer.of_kind("NACK")
-        until(
-            lambda: all(sent <= done(one).keys() for one in consumers),
-            "all is consumed",
-            *consumers,
-        )
+        missed = partial(_missed, sent, consumers)
+        until(lambda: not any(missed()), lambda: f"{missed()} are consumed", *consumers)
         failed = {key for one in consumers for key, *_ in one.of_kind("FAILED")}
+        unsure = [len(one.of_kind("UNSURE")) for one in consumers]
         again = [sum(n > 1 for n in done(one).values()) for one in consumers]
     print(
         f"\nGRPC {language} {len(sent)} acknowledged and consumed by {' and '.join(consuming)},"
-        f" {len(refused)} refused, {len(failed)} failed once, {again} came again"
+        f" {len(refused)} refused, {len(failed)} failed once, {unsure} maybe acknowledged,"
+        f" {again} came again"
     )
     assert bool(failed) is ("push" in consuming)
-    assert max(again) <= 2 * IN_FLIGHT_MAX
+    assert max(again + unsure) <= 2 * IN_FLIGHT_MAX
     assert not refused or language in ONE_ENDPOINT

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from gantry_lab.bench.ports import free_ports
 from support import java
 from support.cli_cluster import cluster_with_group, settled
+from support.grpc_programs import done
 from support.java_programs import JavaProgram, running, until
 
 TOPIC, QUEUES, PAUSE_MS = "proxied", 4, 20
@@ -99,8 +99,3 @@ def client(home: Path, *args: object) -> AbstractContextManager[JavaProgram]:
     """A process of the program in ``java_grpc``."""
     program = "dev.gantry.interop.Grpc"
     return running(home / str(args[0]), java.grpc_clients(), "-Xmx96m", program, *args)
-
-
-def done(consumer: JavaProgram) -> Counter[str]:
-    """The keys of what it has consumed, and how often."""
-    return Counter(key for key, *_ in consumer.of_kind("DONE"))

@@ -61,5 +61,9 @@ def client(
 
 
 def done(consumer: JavaProgram) -> Counter[str]:
-    """The keys of what it has consumed, and how often."""
-    return Counter(key for key, *_ in consumer.of_kind("DONE"))
+    """The keys of what it has consumed, and how often.
+
+    What it acknowledged without an answer counts: it comes again only if that was not carried out.
+    """
+    said = consumer.of_kind("DONE") + consumer.of_kind("UNSURE")
+    return Counter(key for key, *_ in said)

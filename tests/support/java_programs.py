@@ -87,11 +87,12 @@ def process_of(
         started.reader.join()
 
 
-def until(holds: Callable[[], bool], what: str, *programs: JavaProgram) -> None:
+def until(holds: Callable[[], bool], what: str | Callable[[], str], *programs: JavaProgram) -> None:
     """A failure names ``what``, and how much each program has said, with its last words."""
     deadline_s = time.monotonic() + WITHIN_S
     while not holds():
         if time.monotonic() >= deadline_s:
             said = "\n".join(one.told() for one in programs)
-            raise AssertionError(f"not within {WITHIN_S} s: {what}\n{said}")
+            wanted = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {WITHIN_S} s: {wanted}\n{said}")
         time.sleep(0.2)

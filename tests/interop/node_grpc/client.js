@@ -1,7 +1,7 @@
 // The official gRPC client in Node with its defaults, as one process that goes on until killed.
 //
 // Prints what `java_grpc`'s program prints: READY, ACK key, NACK key error, GOT key attempt,
-// DONE key, FAILED key, ERROR error. `later` sends messages for moments of the next seconds, says
+// DONE key, UNSURE key error, FAILED key, ERROR error. `later` sends messages for moments of the next seconds, says
 // LATER key moment, and takes every third one back: BACK key.
 const { Producer, PushConsumer, SimpleConsumer, ConsumeResult } = require('rocketmq-client-nodejs');
 
@@ -78,8 +78,12 @@ async function simple() {
     try {
       for (const message of await consumer.receive(AT_ONCE, INVISIBLE_MS)) {
         say(`GOT ${message.keys[0]} ${message.deliveryAttempt}`);
-        await consumer.ack(message);
-        say(`DONE ${message.keys[0]}`);
+        try {
+          await consumer.ack(message);
+          say(`DONE ${message.keys[0]}`);
+        } catch (error) {
+          say(`UNSURE ${message.keys[0]} ${word(error)}`);
+        }
       }
     } catch (error) {
       say(`ERROR ${word(error)}`);

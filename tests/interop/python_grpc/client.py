@@ -1,9 +1,10 @@
 """The official gRPC client in Python with its defaults, as one process that goes on until killed.
 
 Prints what ``java_grpc``'s program prints: READY, ACK key, NACK key error, GOT key attempt, DONE
-key, FAILED key, ERROR error. `later` sends messages for moments of the next seconds, says LATER key
-moment, and takes every third one back: BACK key. `transact` sends half messages and commits every
-second one; of each third one of these it says nothing, and commits it when it is asked.
+key, UNSURE key error for one whose acknowledgement has no answer, FAILED key, ERROR error. `later`
+sends messages for moments of the next seconds, says LATER key moment, and takes every third one
+back: BACK key. `transact` sends half messages and commits every second one; of each third one of
+these it says nothing, and commits it when it is asked.
 """
 
 import sys
@@ -139,8 +140,11 @@ def simple(server: ClientConfiguration, topic: str, group: str) -> None:
         try:
             for message in consumer.receive(AT_ONCE, INVISIBLE_S) or ():
                 say(f"GOT {key_of(message)} {message.delivery_attempt}")
-                consumer.ack(message)
-                say(f"DONE {key_of(message)}")
+                try:
+                    consumer.ack(message)
+                    say(f"DONE {key_of(message)}")
+                except Exception as error:  # noqa: BLE001 - told, whatever it is
+                    say(f"UNSURE {key_of(message)} {word(error)}")
         except Exception as error:  # noqa: BLE001 - told, whatever it is
             say(f"ERROR {word(error)}")
             time.sleep(0.1)

@@ -1,7 +1,7 @@
 //! The official gRPC client in Rust with its defaults, as one process that goes on until killed.
 //!
 //! Prints what `java_grpc`'s program prints: READY, ACK key, NACK key error, GOT key attempt,
-//! DONE key, ERROR error. The client has no push consumer.
+//! DONE key, UNSURE key error, ERROR error. The client has no push consumer.
 
 use std::error::Error;
 use std::io::Write;
@@ -61,7 +61,7 @@ async fn simple(server: ClientOption, topic: &str, group: &str) -> Result<(), Bo
                     say(format!("GOT {key} {}", message.delivery_attempt()));
                     match consumer.ack(&message).await {
                         Ok(()) => say(format!("DONE {key}")),
-                        Err(error) => say(format!("ERROR {}", word(error))),
+                        Err(error) => say(format!("UNSURE {key} {}", word(error))),
                     }
                 }
             }

@@ -16,7 +16,8 @@ import org.apache.rocketmq.client.apis.producer.Producer;
 /**
  * The official gRPC client with its defaults, as one process that goes on until it is killed. Prints a line per event:
  * {@code READY}, {@code ACK key}, {@code NACK key error}, {@code GOT key attempt}, {@code DONE key} for a message that
- * the server has acknowledged to be consumed, {@code FAILED key} for one that is to come again, {@code ERROR error};
+ * the server has acknowledged to be consumed, {@code UNSURE key error} where that answer is missing,
+ * {@code FAILED key} for one that is to come again, {@code ERROR error};
  * {@code LATER key moment} for one that is sent for a moment of the next seconds, {@code BACK key} if it was taken back.
  * Where a connection breaks, the client throws gRPC's own unchecked exceptions beside those it declares.
  */
@@ -136,8 +137,8 @@ public final class Grpc {
         try {
             consumer.ack(message);
             say("DONE " + key(message));
-        } catch (ClientException | RuntimeException error) { // it comes again
-            say("ERROR " + word(error));
+        } catch (ClientException | RuntimeException error) { // it comes again, unless this was carried out
+            say("UNSURE " + key(message) + " " + word(error));
         }
     }
 
