@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DURATION_S = 15
 RENEW_DEADLINE_S = 10.0
 RETRY_S = 2.0
+ATTEMPT_S = 5.0  # a request on a dead connection hears nothing; the next one takes another
 LOOK_S = 1.0  # of those who wait: so much longer than the Lease's duration a take-over takes
 NAME = "gantry-operator"
 _log = log.get("lease")
@@ -110,7 +111,15 @@ class LeaderElection:
         return RENEW_DEADLINE_S - (self._now() - self._renewed)
 
     async def _attempt(self) -> bool:
-        """Takes or renews the Lease if that is allowed now."""
+        """Takes or renews the Lease if that is allowed now; one that hangs is given up."""
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                return await self._try()
+        except TimeoutError:
+            _log.warning("lease not looked at", error=f"no answer within {ATTEMPT_S:.0f} s")
+            return False
+
+    async def _try(self) -> bool:
         started = self._now()
         try:
             lease = await self._api.get(LEASE, self._namespace, NAME)

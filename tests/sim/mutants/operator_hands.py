@@ -55,6 +55,18 @@ MUTANTS = (
         UnitTests("unit/operator/test_lease.py::test_a_lease_counts_from_before_it_was_asked_for"),
     ),
     _mutant(
+        "lease-waits-for-a-dead-connection",
+        "operator",
+        "an operator that waits for the Lease is held up by one request without an answer",
+        "lease:LeaderElection._attempt",
+        "asyncio.timeout(ATTEMPT_S)",
+        "asyncio.timeout(None)",
+        UnitTests(
+            "unit/operator/test_lease.py"
+            "::test_who_waits_does_not_wait_for_a_request_without_an_answer"
+        ),
+    ),
+    _mutant(
         "live-lease-taken-over",
         "operator",
         "two operators act at a time",

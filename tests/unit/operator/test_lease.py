@@ -83,22 +83,46 @@ async def test_a_holder_that_cannot_renew_ends_before_anybody_else_may_start(
     assert not election.held
 
 
+class Hanging(FakeApi):
+    """Of the next ``hangs`` questions for the Lease none is ever answered."""
+
+    hangs = 0.0
+
+    async def get(self, kind: Any, namespace: str, name: str) -> Any:
+        if self.hangs:
+            self.hangs -= 1
+            await asyncio.Event().wait()
+        return await super().get(kind, namespace, name)
+
+
 async def test_a_hanging_api_server_does_not_stretch_the_deadline(looptime: Any) -> None:
-    class Hanging(FakeApi):
-        hang = False
-
-        async def get(self, kind: Any, namespace: str, name: str) -> Any:
-            if self.hang:
-                await asyncio.Event().wait()
-            return await super().get(kind, namespace, name)
-
     api = Hanging()
     election = LeaderElection(api, "mq", "a")
     await election.acquire()
-    api.hang = True
+    api.hangs = float("inf")
     with pytest.raises(LeaseLostError):
         await election.hold()
     assert looptime <= 10.5
+
+
+async def test_one_request_without_an_answer_costs_nobody_the_lease() -> None:
+    api = Hanging()
+    election = LeaderElection(api, "mq", "a")
+    await election.acquire()
+    api.hangs = 1
+    holding = asyncio.create_task(election.hold())
+    await asyncio.sleep(60)
+    assert election.held
+    holding.cancel()
+
+
+async def test_who_waits_does_not_wait_for_a_request_without_an_answer(looptime: Any) -> None:
+    api = Hanging()
+    await LeaderElection(api, "mq", "a").acquire()
+    api.hangs = 1
+    async with asyncio.timeout(60):
+        await LeaderElection(api, "mq", "b").acquire()
+    assert looptime <= DURATION_S + 7
 
 
 async def test_a_lease_counts_from_before_it_was_asked_for(looptime: Any) -> None:
@@ -107,13 +131,13 @@ async def test_a_lease_counts_from_before_it_was_asked_for(looptime: Any) -> Non
     class Slow(FakeApi):
         async def create(self, kind: Any, body: Any) -> Any:
             created = await super().create(kind, body)
-            await asyncio.sleep(8)
+            await asyncio.sleep(4)
             return created
 
     election = LeaderElection(Slow(), "mq", "a")
     await election.acquire()
     assert election.held
-    await asyncio.sleep(3)
+    await asyncio.sleep(7)
     assert not election.held
     assert looptime == 11
 
