@@ -282,8 +282,8 @@ class PeerView(_View):
     """One member of the quorum; the last five attributes are known to the leader only.
 
     ``role`` is voter or learner; ``priority`` the election priority it last stated. ``counted`` is
-    False while its disk is new, and it neither votes nor confirms anything; every node knows that
-    of itself.
+    False while its disk is new, and it neither votes nor confirms anything, and None while the
+    leader does not hear it; every node knows that of itself.
     ``differs_at_index``: the first entry after which its state was found to differ.
     """
 

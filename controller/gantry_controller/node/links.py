@@ -61,6 +61,7 @@ class PeerLinks:
         receive: gets the messages of one read of one peer; raises ``MessageError`` for nonsense.
         receive_snapshot: the same for the connection that carries a snapshot.
         process_gone: the peer's process is known to have ended (``dialler``).
+        changed: a peer's connection to this node has begun, or its last one has ended.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class PeerLinks:
         receive: Callable[[NodeId, list[Message]], None],
         receive_snapshot: ReceiveSnapshot,
         process_gone: Callable[[NodeId], None],
+        changed: Callable[[NodeId], None],
     ) -> None:
         self._sent = 0
         self._stopped = False
@@ -77,6 +79,7 @@ class PeerLinks:
         self._options = options
         self._receive = receive
         self._process_gone = process_gone
+        self._changed = changed
         self._links: dict[NodeId, _Link] = {}
         self._members: dict[NodeId, str] = {}  # addresses of those to dial
         self._guests: dict[NodeId, str] = {}  # and those of all who are connected, as they say
@@ -188,12 +191,14 @@ class PeerLinks:
         self._refused += link.dialler.refused
 
     def _on_greeted(self, node: NodeId, contact: str) -> None:
+        self._changed(node)
         address = raft_address(contact)
         if address is not None:
             self._guests[node] = address
             self._settle()
 
     def _on_left(self, node: NodeId) -> None:
+        self._changed(node)
         self._guests.pop(node, None)
         self._settle()
 

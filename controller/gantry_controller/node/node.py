@@ -12,6 +12,7 @@ decided in ``raft.after_persist``.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import SystemRandom
 from typing import Any
 
@@ -88,7 +89,8 @@ class RaftNode:
             options,
             receive=self._on_messages,
             receive_snapshot=lambda *part: self.traffic.on_frames(*part),  # noqa: PLW0108 - below
-            process_gone=self._on_process_gone,
+            process_gone=partial(self._hint, RaftCore.leader_lost),
+            changed=partial(self._hint, RaftCore.connection_changed),
         )
         self._ticker = Ticker(self._arm)
         self._after_persist = AfterPersist()
@@ -228,7 +230,7 @@ class RaftNode:
         return peer_statuses(
             self.members,
             self.node_id,
-            self._core.peers if self._running else {},
+            self._core if self._running else None,
             self._links.connected,
             {node: now - heard_at for node, heard_at in self._contact.items()},
         )
@@ -407,9 +409,9 @@ class RaftNode:
         self._after_persist.confirmed(batch)
         self._arm()
 
-    def _on_process_gone(self, peer: NodeId) -> None:
+    def _hint(self, hint: Callable[[RaftCore, NodeId], None], peer: NodeId) -> None:
         if self._running:
-            self._core.leader_lost(peer)
+            hint(self._core, peer)
             self._arm()
 
     # ---- the pass --------------------------------------------------------------------------------

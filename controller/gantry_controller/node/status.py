@@ -3,8 +3,8 @@
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
+from gantry_controller.raft.core import RaftCore
 from gantry_controller.raft.members import Membership
-from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadMode
 from gantry_controller.raft.state import Role
 
@@ -31,7 +31,8 @@ class PeerStatus(msgspec.Struct, frozen=True):
         connected: it can be sent to.
         role: voter or learner.
         priority: its election priority, as it last said; None where this node does not lead.
-        counted: its word counts (``raft.admission``); None where this node does not lead.
+        counted: its word counts (``raft.admission``); None where this node does not lead, or does
+            not hear it.
     """
 
     node_id: NodeId
@@ -46,11 +47,12 @@ class PeerStatus(msgspec.Struct, frozen=True):
 def peer_statuses(
     members: Membership,
     own: NodeId,
-    progress: dict[NodeId, Progress],
+    core: RaftCore | None,
     connected: list[NodeId],
     silent_s: dict[NodeId, float],
 ) -> list[PeerStatus]:
     """One status per other member, from what the core, the links and the clock know of it."""
+    progress = {} if core is None else core.peers
     return [
         PeerStatus(
             node_id=node,
@@ -58,7 +60,7 @@ def peer_statuses(
             match_index=progress[node].match_index if node in progress else None,
             last_contact_ms=round(silent_s[node] * 1000) if node in silent_s else None,
             connected=node in connected,
-            counted=progress[node].counts if node in progress else None,
+            counted=None if core is None else core.counted(node),
             priority=progress[node].priority if node in progress else None,
         )
         for node in members.nodes

@@ -98,6 +98,12 @@ def answers(state: RaftState, peer: Progress) -> bool:
     return peer.match_index > 0 and peer.silent_ticks <= state.config.election_ticks
 
 
+def connection_changed(state: RaftState, node: NodeId) -> None:
+    """Take ``node`` for silent until it answers again: its disk may have been lost in between."""
+    if node in state.peers:
+        state.peers[node].silent_ticks = state.config.election_ticks + 1
+
+
 def _why_not_ready(state: RaftState, peer: Progress) -> str:
     lag = state.log.last_index - peer.match_index
     if not answers(state, peer):

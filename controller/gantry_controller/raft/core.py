@@ -165,6 +165,16 @@ class RaftCore:
         """The leader's view of the others; empty on a node that does not lead."""
         return self._state.peers
 
+    def counted(self, node: NodeId) -> bool | None:
+        """Whether the word of ``node`` counts; None if this leader does not hear it, or none leads.
+
+        Who is silent may have lost its disk since: it says so with its next answer (``admission``).
+        """
+        progress = self._state.peers.get(node)
+        if progress is None or (progress.counts and not changes.answers(self._state, progress)):
+            return None
+        return progress.counts
+
     @property
     def snapshot(self) -> SnapshotMeta | None:
         """The newest durable one of this node."""
@@ -205,6 +215,10 @@ class RaftCore:
     def leader_lost(self, node: NodeId) -> None:
         """Hint: the process of ``node`` has closed its connections and refuses new ones."""
         election.leader_lost(self._state, node)
+
+    def connection_changed(self, node: NodeId) -> None:
+        """The connection of ``node`` began or ended: another life of it may be next to speak."""
+        changes.connection_changed(self._state, node)
 
     def propose(self, commands: list[bytes]) -> Index:
         """Append commands to the log.

@@ -26,7 +26,7 @@ class Progress:
         heartbeat_due: send a heartbeat in the next pass.
         commit_sent: the newest commit index this peer was told.
         recently_active: the peer answered since the last check of the quorum (thesis §6.2).
-        silent_ticks: ticks since it last answered.
+        silent_ticks: ticks since it last answered; too many at once when its connection changes.
         priority: the election priority it last stated.
         steady_ticks: for how long it has been fit to lead (``priority``).
         round_sent: newest read round it was sent.

@@ -97,11 +97,17 @@ async def test_a_lost_volume_is_filled_again(tmp_path: Path) -> None:
         victim = next(n for n in quorum.nodes if n != leader.node_id)
         await quorum.stop(victim)
         shutil.rmtree(quorum.directory(victim))
+        await until(lambda: _counted(leader, victim) is None)
         node = await quorum.start(victim)
         assert not node.is_voter
-        await until(lambda: node.is_voter)
+        await until(lambda: _counted(leader, victim) or node.is_voter)
+        assert node.is_voter, "nobody says that it counts before it does"
         await quorum.agree_on(commands)
         await until(lambda: all(peer.counted for peer in leader.peer_status()))
+
+
+def _counted(leader: RaftNode, node: NodeId) -> bool | None:
+    return next(peer.counted for peer in leader.peer_status() if peer.node_id == node)
 
 
 async def test_a_new_quorum_waits_for_all_of_its_members(tmp_path: Path) -> None:

@@ -84,4 +84,46 @@ MUTANTS = (
         ),
         UnitTests("unit/controller/raft/test_snapshots.py"),
     ),
+    Mutant(
+        "silent-peer-is-said-to-count",
+        "admission",
+        "a leader calls a silent member one that counts, though it may have lost its disk since",
+        (
+            Edit(
+                f"{RAFT}.core:RaftCore.counted",
+                "(progress.counts and not changes.answers(self._state, progress))",
+                "False",
+            ),
+        ),
+        UnitTests(f"{CORE}::test_a_peers_word_counts_only_as_long_as_it_is_heard"),
+    ),
+    Mutant(
+        "word-of-an-ended-connection-believed",
+        "admission",
+        "a leader takes a peer whose connection ended for one that still answers",
+        (
+            Edit(
+                f"{RAFT}.changes:connection_changed",
+                "state.peers[node].silent_ticks = state.config.election_ticks + 1",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{CORE}::test_a_peer_whose_connection_ended_does_not_take_over_or_decide"),
+    ),
+    Mutant(
+        "end-of-a-connection-kept-from-the-core",
+        "admission",
+        "the end of a peer's connection is not passed on",
+        (
+            Edit(
+                "gantry_controller.node.links:PeerLinks._on_left",
+                "self._changed(node)\n",
+                "pass\n",
+            ),
+        ),
+        UnitTests(
+            "unit/controller/node/test_node.py::"
+            "test_each_begin_and_end_of_a_connection_is_passed_on"
+        ),
+    ),
 )

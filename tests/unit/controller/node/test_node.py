@@ -74,6 +74,7 @@ def test_a_peer_speaks_only_for_itself(tmp_path: Path) -> None:
         receive=lambda _, messages: received.extend(messages),
         receive_snapshot=lambda *_: None,
         process_gone=lambda _: None,
+        changed=lambda _: None,
     )
     message = HeartbeatReply(A, ME, Term(1), 0, 0)
     links._on_frames(A, [encode(message)])
@@ -81,3 +82,18 @@ def test_a_peer_speaks_only_for_itself(tmp_path: Path) -> None:
     with pytest.raises(MessageError, match="node 3 sent a message in the name of 2"):
         links._on_frames(B, [encode(message)])
     assert received == [message]
+
+
+async def test_each_begin_and_end_of_a_connection_is_passed_on(tmp_path: Path) -> None:
+    changed: list[NodeId] = []
+    links = PeerLinks(
+        options(tmp_path),
+        receive=lambda *_: None,
+        receive_snapshot=lambda *_: None,
+        process_gone=lambda _: None,
+        changed=changed.append,
+    )
+    links._on_greeted(A, "")
+    assert changed == [A]
+    links._on_left(A)
+    assert changed == [A, A]

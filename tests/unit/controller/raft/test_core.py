@@ -9,7 +9,13 @@ import msgspec
 import pytest
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore
-from gantry_controller.raft.errors import LogLostError, MessageError, NotLeader, Overloaded
+from gantry_controller.raft.errors import (
+    ChangeRefused,
+    LogLostError,
+    MessageError,
+    NotLeader,
+    Overloaded,
+)
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
@@ -295,6 +301,37 @@ def test_a_node_that_put_a_log_aside_votes_once_it_is_admitted_and_that_is_durab
     assert not node.is_voter, "its mark is not durable"
     persist_all(node)
     assert node.is_voter
+
+
+def test_a_peers_word_counts_only_as_long_as_it_is_heard() -> None:
+    node = lead(core(1))
+    assert node.counted(A) is None, "it has not said anything to this leader"
+    node.step(AppendReply(A, ME, node.term, Index(2), False, Index(0), node.term, 0, 0))
+    assert (node.counted(A), node.counted(B)) == (True, None)
+    node.connection_changed(A)
+    assert (node.counted(A), node.counted(B)) == (None, None), "it may have another disk"
+    node.step(HeartbeatReply(A, ME, node.term, 0, 0))
+    assert node.counted(A)
+    for _ in range(node._state.config.election_ticks + 1):
+        assert node.counted(A)
+        node.step(HeartbeatReply(B, ME, node.term, 0, 0))
+        node.tick()
+    assert node.counted(A) is None
+    node.step(HeartbeatReply(A, ME, node.term, 0, blank=7))
+    assert node.counted(A) is False
+    node.connection_changed(A)
+    assert node.counted(A) is False, "it cannot count by itself"
+    assert core(1).counted(A) is None, "who does not lead knows nothing"
+
+
+def test_a_peer_whose_connection_ended_does_not_take_over_or_decide() -> None:
+    node = lead(core(1))
+    node.step(AppendReply(A, ME, node.term, Index(2), False, Index(0), node.term, 0, 0))
+    node.connection_changed(A)
+    with pytest.raises(ChangeRefused, match="it has not answered"):
+        node.transfer(A)
+    with pytest.raises(ChangeRefused, match="too few of them answer"):
+        node.remove(B)
 
 
 def test_rejections_of_a_lost_window_begin_it_again_once() -> None:
