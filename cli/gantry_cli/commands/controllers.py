@@ -65,7 +65,7 @@ async def list_(controllers: str | None, token_file: Path | None, as_json: bool)
     MATCH is how far a member's log is known to agree with the leader's, HEARD when the leader last
     heard from it, PRIORITY its --election-priority; all three are known to the leader alone, and of
     others. "filling" behind a role: its disk is new, so it does not count until the others have
-    filled it.
+    filled it; "silent": the leader does not hear it, so nobody knows whether it counts.
     """
     _show(await _leaders_view(controllers, token_file), as_json=as_json)
 
@@ -244,7 +244,7 @@ def _row(view: QuorumView, peer: PeerView) -> tuple[object, ...]:
     return (
         peer.id,
         peer.name,
-        "leader" if peer.id == view.leader_id else _role(peer),
+        "leader" if peer.id == view.leader_id else _role(view, peer),
         peer.address,
         "-" if peer.match_index is None else peer.match_index,
         "-" if heard is None else f"{heard} ms ago",
@@ -252,6 +252,8 @@ def _row(view: QuorumView, peer: PeerView) -> tuple[object, ...]:
     )
 
 
-def _role(peer: PeerView) -> str:
+def _role(view: QuorumView, peer: PeerView) -> str:
     """What it is; with a new disk it is being filled, and votes for nothing until it is."""
+    if peer.counted is None and view.leader_id == view.node_id:
+        return f"{peer.role}, silent"
     return peer.role if peer.counted is not False else f"{peer.role}, filling"

@@ -1,4 +1,4 @@
-"""`gantry controllers lease`: what it asks of the leader, and how it says what it heard."""
+"""`gantry controllers`: what is asked of the leader, and how what it says is shown."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Leader:
     def __init__(self, lease: dict[str, bool] | None, role: str = "leader") -> None:
         self.lease = lease
         self.role = role
+        self.peers: list[dict[str, Any]] = []
         self.asked: list[tuple[str, str, Any]] = []
         self.port = 0
         self._loop = asyncio.new_event_loop()
@@ -60,26 +61,46 @@ class Leader:
             "name": "c-0",
             "term": 3,
             "role": self.role,
+            "leaderId": 1 if self.role == "leader" else None,
             "commitIndex": 9,
             "appliedIndex": 9,
-            "peers": [],
+            "peers": self.peers,
             "lease": self.lease,
         }
         return web.json_response(view)
 
 
-def lease(leader: Leader, tmp_path: Path, *words: str) -> str:
-    """What `gantry controllers lease WORDS` prints."""
+def said(leader: Leader, tmp_path: Path, *words: str) -> str:
+    """What `gantry controllers WORDS` prints."""
     token = tmp_path / "token"
     token.write_text("secret")
     where = ["--controllers", f"127.0.0.1:{leader.port}", "--admin-token-file", str(token)]
-    result = CliRunner().invoke(cli, ["controllers", "lease", *words, *where])
+    result = CliRunner().invoke(cli, ["controllers", *words, *where])
     assert result.exit_code == 0, result.output
     return result.output
 
 
 @pytest.mark.parametrize(
-    ("held", "role", "said"),
+    ("role", "words"),
+    [
+        pytest.param("leader", ["leader", "voter", "voter, filling", "voter, silent"], id="led"),
+        pytest.param("follower", ["voter", "voter", "voter, filling", "voter"], id="no leader"),
+    ],
+)
+def test_the_list_tells_who_counts_and_of_whom_that_is_not_known(
+    tmp_path: Path, role: str, words: list[str]
+) -> None:
+    with Leader(None, role).serving() as leader:
+        leader.peers = [
+            {"id": number, "name": f"c-{number}", "address": "a", "counted": counted}
+            for number, counted in enumerate((True, True, False, None), start=1)
+        ]
+        rows = said(leader, tmp_path, "list").splitlines()[1:]
+    assert [" ".join(row.split()[2:-4]) for row in rows] == words
+
+
+@pytest.mark.parametrize(
+    ("held", "role", "words"),
     [
         pytest.param(None, "leader", "are off", id="a controller that knows none"),
         pytest.param({"enabled": False, "valid": False}, "leader", "are off", id="off"),
@@ -89,17 +110,17 @@ def lease(leader: Leader, tmp_path: Path, *words: str) -> str:
     ],
 )
 def test_lease_is_shown_and_not_touched(
-    tmp_path: Path, held: dict[str, bool] | None, role: str, said: str
+    tmp_path: Path, held: dict[str, bool] | None, role: str, words: str
 ) -> None:
     with Leader(held, role).serving() as leader:
-        assert said in lease(leader, tmp_path)
+        assert words in said(leader, tmp_path, "lease")
     assert leader.asked == [("GET", "/v1/quorum", None)]
 
 
 @pytest.mark.parametrize(("word", "enabled"), [("on", True), ("off", False)])
 def test_lease_is_set_as_it_was_said(tmp_path: Path, word: str, enabled: bool) -> None:
     with Leader({"enabled": enabled, "valid": False}).serving() as leader:
-        shown = json.loads(lease(leader, tmp_path, word, "--json"))
+        shown = json.loads(said(leader, tmp_path, "lease", word, "--json"))
     assert leader.asked == [("PUT", "/v1/quorum/lease", {"enabled": enabled})]
     assert shown["lease"] == {"enabled": enabled, "valid": False}
 
