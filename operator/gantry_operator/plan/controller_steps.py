@@ -108,8 +108,8 @@ def caught_up(quorum: QuorumView, pods: tuple[PodView, ...]) -> frozenset[str]:
 def _is_caught_up(peer: PeerView, quorum: QuorumView) -> bool:
     if peer.id == quorum.leader_id:
         return True
-    if peer.match_index is None or peer.last_contact_ms is None:
-        return False
+    if peer.match_index is None or peer.last_contact_ms is None or peer.counted is False:
+        return False  # one that is still being filled may hold all, and votes for nothing
     lag = quorum.commit_index - peer.match_index
     return peer.last_contact_ms <= LAST_CONTACT_MS and lag <= LAG_ENTRIES
 

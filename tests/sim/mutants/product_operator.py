@@ -9,6 +9,18 @@ _mutant = one_edit("gantry_operator")
 
 MUTANTS = (
     _mutant(
+        "filling-voter-counts",
+        "operator",
+        "a controller is replaced while another is still being filled and votes for nothing",
+        "plan.controller_steps:_is_caught_up",
+        " or peer.counted is False",
+        "",
+        UnitTests(
+            "unit/operator/test_plan_controller.py::"
+            "test_a_voter_that_fell_silent_or_is_being_filled_does_not_count"
+        ),
+    ),
+    _mutant(
         "key-in-two-hands",
         "operator",
         "two workers reconcile one resource at a time",

@@ -93,10 +93,11 @@ def test_how_many_others_must_be_caught_up(replicas: int, others: int) -> None:
     assert required_others(replicas) == others
 
 
-def test_a_voter_that_fell_silent_does_not_count() -> None:
-    silent = quorum(0, 0, 0)
-    peer = silent.peers[1].model_copy(update={"last_contact_ms": 2001})
-    known = silent.model_copy(update={"peers": [silent.peers[0], peer, silent.peers[2]]})
+@pytest.mark.parametrize("fact", [{"last_contact_ms": 2001}, {"counted": False}])
+def test_a_voter_that_fell_silent_or_is_being_filled_does_not_count(fact: dict[str, Any]) -> None:
+    well = quorum(0, 0, 0)
+    peer = well.peers[1].model_copy(update=fact)
+    known = well.model_copy(update={"peers": [well.peers[0], peer, well.peers[2]]})
     assert step(controller_world(pods=pods(OUT, OUT, OUT), quorum=known)) is None
 
 
