@@ -2,7 +2,10 @@
 
 A byte of a log rots while its controller is down. It does not start then, however often it is
 tried, and says so. With ``--rejoin`` the files are put aside as they are, and the others fill it
-until it counts as a voter again; one at a time, as the page says. A sound log is never put aside.
+until it counts as a voter again. A sound log is never put aside.
+
+One at a time, as the page says: the person looks a second after the start, and goes by what the
+leader says, which must be so.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 WITHIN_S = 2.0
+LOOKS_AFTER_S = 1.0
 ASIDE = "raft.damaged-*"
 
 
@@ -77,8 +81,12 @@ class Damages(Clients):
         self._put_aside[kept / path.name] = (at, byte)
         self._cluster.rejoins.discard(victim.name)
         self._cluster.world.count("put-aside")
+        await asyncio.sleep(LOOKS_AFTER_S)
         while not await self._all_count(rng):
             await asyncio.sleep(0.1)
+        controller = self._cluster.controller_of(victim)
+        if controller is not None and controller.node._running and not controller.node.is_voter:
+            raise Violation(f"{victim.name} is said to count, and does not")
         self._cluster.world.count("rejoined")
 
     async def _must_be_refused(self, victim: Node) -> None:
