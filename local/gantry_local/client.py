@@ -171,8 +171,9 @@ class Client:
             print(f"Warning: {warning.removeprefix('299 - ')}", file=sys.stderr)  # noqa: T201 - kubectl prints them too
 
     def _unreachable(self, error: Exception) -> ApiError:
+        why = str(error) or "timed out"
         return ApiError(
-            f"No API server answers at {self.url.partition('/k/')[0]} ({error or 'timed out'}); "
+            f"No API server answers at {self.url.partition('/k/')[0]} ({why}); "
             "start the cluster with gantry local up."
         )
 
