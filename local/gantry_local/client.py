@@ -121,7 +121,8 @@ class Client:
 
     async def __aenter__(self) -> Self:
         headers = {"User-Agent": f"{MANAGER}/0", "Authorization": f"Bearer {self._token}"}
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S, sock_connect=5)
+        # aiohttp's own total would undo the cancellation of who asks.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         self._session = aiohttp.ClientSession(headers=headers, timeout=timeout)
         return self
 
@@ -153,9 +154,12 @@ class Client:
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": content_type, "Accept": accept}
         try:
-            async with self._session.request(
-                method, self.url + path, params=query, data=data, headers=headers
-            ) as response:
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                self._session.request(
+                    method, self.url + path, params=query, data=data, headers=headers
+                ) as response,
+            ):
                 content = await response.read()
                 status = response.status
                 self._warn(response.headers.getall("Warning", []))
@@ -338,9 +342,8 @@ class Client:
         if tail is not None:
             query["tailLines"] = str(tail)
         url = f"{self.url}/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         try:
-            async with self._session.get(url, params=query, timeout=timeout) as response:
+            async with self._session.get(url, params=query) as response:
                 if response.status >= 400:
                     raise _refusal(response.status, _decode(await response.read()))
                 async for chunk in response.content.iter_any():

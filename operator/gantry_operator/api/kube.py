@@ -7,6 +7,7 @@ does that, per key and with a back-off.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S = 30.0
 LIST_CHUNK = 500
-_TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+_NO_TOTAL = aiohttp.ClientTimeout(total=None)
+"""aiohttp's own would undo the cancellation of a worker (`gantry_protocol.admin_client.quorum`)."""
 _MANAGER = {"fieldManager": names.FIELD_MANAGER}
 _JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML, and what is sent is JSON
@@ -161,8 +163,9 @@ class KubeApi:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._client.call_api(*request, _request_timeout=_TIMEOUT)
-            return answer.status, await answer.read(), answer.headers
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                answer = await self._client.call_api(*request, _request_timeout=_NO_TOTAL)
+                return answer.status, await answer.read(), answer.headers
         except TimeoutError as error:
             message = f"{method} {path} had no answer within {REQUEST_TIMEOUT_S:.0f} s"
             raise Unavailable(0, "Timeout", message) from error

@@ -8,6 +8,10 @@ followers.
 Every request has a bounded number of attempts and a deadline. A request that may have been carried
 out is not distinguished from one that was not: everything sent here is idempotent or guarded by an
 epoch.
+
+Time-outs are `asyncio.timeout`'s alone. aiohttp's own total undoes two cancellations for the one it
+made: one of another time-out, or the task's own that comes in the same turn of the loop, as after a
+while in which the process was frozen. The task then goes on although it was told to end.
 """
 
 from __future__ import annotations
@@ -129,7 +133,7 @@ class Quorum:
         for endpoint in self._in_order():
             try:
                 async with asyncio.timeout(ATTEMPT_TIMEOUT_S):
-                    response = await self._request(endpoint, "GET", path, None, stream=True)
+                    response = await self._request(endpoint, "GET", path, None)
             except (aiohttp.ClientError, TimeoutError, OSError):
                 continue
             if response.status == 200:
@@ -205,26 +209,17 @@ class Quorum:
             return f"{endpoint.pod} cannot be reached"
 
     async def _request(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        path: str,
-        body: str | None,
-        *,
-        stream: bool = False,
+        self, endpoint: Endpoint, method: str, path: str, body: str | None
     ) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {await self._token(False)}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        timeout = aiohttp.ClientTimeout(
-            total=None if stream else ATTEMPT_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S
-        )
         return await self._session.request(
             method,
             endpoint.url + path,
             data=body,
             headers=headers,
-            timeout=timeout,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             allow_redirects=False,
         )
 

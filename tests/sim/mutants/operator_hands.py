@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.mutants.mutant import UnitTests, one_edit
 
 _mutant = one_edit("gantry_operator")
+_shared = one_edit("gantry_protocol")
 
 MUTANTS = (
     _mutant(
@@ -16,6 +17,26 @@ MUTANTS = (
         "except ZeroDivisionError as error:",
         UnitTests(
             "unit/operator/test_api.py::test_a_server_that_does_not_answer_in_time_is_unavailable"
+        ),
+    ),
+    _mutant(
+        "end-undone-by-a-time-out",
+        "operator",
+        "a worker whose request times out as it is told to end goes on, and the process never ends",
+        "api.kube:KubeApi._send",
+        "_request_timeout=_NO_TOTAL",
+        "_request_timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)",
+        UnitTests("unit/operator/test_api.py::test_who_is_told_to_end_with_a_time_out_ends"),
+    ),
+    _shared(
+        "end-undone-by-silent-controllers",
+        "operator",
+        "a worker that waits for controllers as it is told to end goes on",
+        "admin_client.quorum:Quorum._request",
+        "total=None",
+        "total=ATTEMPT_TIMEOUT_S",
+        UnitTests(
+            "unit/protocol/test_admin_client.py::test_who_is_told_to_end_with_a_time_out_ends"
         ),
     ),
     _mutant(

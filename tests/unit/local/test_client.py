@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from gantry_local import client as client_module
 from gantry_local.client import ApiError, Client
+from support.freezes import cancelled_after_a_freeze
 
 
 class Silent:
@@ -40,3 +41,10 @@ async def test_a_server_that_does_not_answer_in_time_is_told(
     async with Silent() as asks, asks as api:
         with pytest.raises(ApiError, match=r"No API server answers at .* \(timed out\)"):
             await api.request("GET", "/apis")
+
+
+async def test_who_is_told_to_end_with_a_time_out_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Silent()
+    async with server as asks, asks as api:
+        asking = asyncio.create_task(api.request("GET", "/apis"))
+        await cancelled_after_a_freeze(asking, server.asked.is_set, monkeypatch)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import yaml
 from aiohttp import web
@@ -29,6 +28,7 @@ from gantry_operator.api.errors import (
 from gantry_operator.api.kinds import BROKER_GROUP, LEASE, POD, SERVICE, STATEFULSET, Kind
 from gantry_operator.api.kube import KubeApi
 from gantry_protocol.errors import ConfigError
+from support.freezes import cancelled_after_a_freeze
 
 Reply = Callable[[web.Request, bytes], web.Response]
 
@@ -77,6 +77,7 @@ async def server() -> AsyncIterator[Server]:
     await site.start()
     served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     yield served
+    served.answers.set()
     await runner.cleanup()
 
 
@@ -116,12 +117,19 @@ async def test_a_live_read(server: Server, api: KubeApi) -> None:
 async def test_a_server_that_does_not_answer_in_time_is_unavailable(
     server: Server, api: KubeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kube, "_TIMEOUT", aiohttp.ClientTimeout(total=0.05))
+    monkeypatch.setattr(kube, "REQUEST_TIMEOUT_S", 0.05)
     server.answers.clear()
     with pytest.raises(Unavailable, match="had no answer within") as caught:
         await api.get(POD, "mq", "a-0")
     assert caught.value.status == 0
-    server.answers.set()
+
+
+async def test_who_is_told_to_end_with_a_time_out_ends(
+    server: Server, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers.clear()
+    asking = asyncio.create_task(api.get(POD, "mq", "a-0"))
+    await cancelled_after_a_freeze(asking, lambda: bool(server.seen), monkeypatch)
 
 
 async def test_apply_is_forced_under_our_name(server: Server, api: KubeApi) -> None:

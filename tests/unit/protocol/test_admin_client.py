@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,6 +23,7 @@ from gantry_protocol.admin_client.admin import Admin
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from support.controllers_double import Trio
+from support.freezes import cancelled_after_a_freeze
 from unit.operator.world import quorum as quorum_view
 from unit.operator.world import view
 
@@ -109,6 +111,15 @@ async def test_nobody_answers(trio: Trio) -> None:
     found = await Admin(trio.quorum(), "gantry").group("orders")
     assert isinstance(found, Unreachable)
     assert "gantry" in found.reason
+
+
+async def test_who_is_told_to_end_with_a_time_out_ends(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for controller in trio.controllers:
+        controller.hangs()
+    asking = asyncio.create_task(Admin(trio.quorum(), "gantry").group("orders"))
+    await cancelled_after_a_freeze(asking, lambda: any(trio.asked()), monkeypatch)
 
 
 async def test_no_pods_yet(trio: Trio) -> None:
