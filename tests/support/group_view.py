@@ -76,13 +76,16 @@ class LocksInMemory:
         group: str,
         client_id: str,
         queues: list[MessageQueue],
+        connection: int,
         owns: Callable[[list[MessageQueue]], None],
     ) -> None:
-        self._locks.lock(group, client_id, queues)
+        self._locks.lock(group, client_id, queues, connection)
         owns(self._locks.owned(group, client_id, queues))
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        self._locks.unlock(group, client_id, queues)
+    def unlock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], connection: int
+    ) -> None:
+        self._locks.unlock(group, client_id, queues, connection)
 
     def is_held(self, group: str) -> bool:
         return self._locks.is_held(group)

@@ -56,12 +56,15 @@ class LockBook(Protocol):
         group: str,
         client_id: str,
         queues: list[MessageQueue],
+        connection: int,
         owns: Callable[[list[MessageQueue]], None],
     ) -> None:
         """Take or renew what is free; ``owns`` is told once what the client owns."""
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Free the caller's own locks."""
+    def unlock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], connection: int
+    ) -> None:
+        """Free the caller's own locks that it has locked last by ``connection``."""
 
     def is_held(self, group: str) -> bool:
         """Whether some queue is locked for ``group``: its members consume in order."""
@@ -151,6 +154,7 @@ class LockKeeper:
         group: str,
         client_id: str,
         queues: list[MessageQueue],
+        connection: int,
         owns: Callable[[list[MessageQueue]], None],
     ) -> None:
         """Take or renew what is free; ``owns`` is told once what the client owns."""
@@ -158,7 +162,7 @@ class LockKeeper:
         if locks is None or self._has_stood_still():
             owns([])
             return
-        locks.lock(group, client_id, queues)
+        locks.lock(group, client_id, queues, connection)
         if locks.is_decided(group, client_id, queues) or len(self._waiting) >= WAITING_MAX:
             owns(locks.owned(group, client_id, queues))
         else:
@@ -168,10 +172,12 @@ class LockKeeper:
                 self._after("give up", GRANT_WAIT_S, self._settle)
         self._report_in(0.0)
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Free the caller's own locks."""
+    def unlock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], connection: int
+    ) -> None:
+        """Free the caller's own locks that it has locked last by ``connection``."""
         if self._locks is not None:
-            self._locks.unlock(group, client_id, queues)
+            self._locks.unlock(group, client_id, queues, connection)
             self._report_in(FREE_GAP_S)
 
     def is_held(self, group: str) -> bool:

@@ -11,11 +11,16 @@ it (``restore``) for as long as it can, counted from then: nobody was told anyth
 A client that is no member of its group at any master lives on for ``BELIEF_S`` in its own opinion,
 so its locks last for ``GONE_S``: that and the time in which an answer may be on its way, or come
 from a master that does not know yet that it was replaced.
+
+An unlock may come late: its client has given it up, made another connection and locked the queue
+anew by that one. So it counts only by the connection that the last lock of the queue came by. By
+any other, and at a master that the client has not asked yet, the lock runs out.
 """
 
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import NamedTuple
 
 from gantry_protocol.bodies import MessageQueue
 
@@ -34,6 +39,22 @@ Owners = dict[Place, str]
 IsMember = Callable[[str, str], bool]
 """Whether a client is a member of a consumer group at any master of the cluster."""
 
+_NONE = 0  # no connection has this number
+
+
+class _Lock(NamedTuple):
+    """Who owns a queue.
+
+    Attributes:
+        client_id: the owner.
+        renewed_s: when it asked last.
+        connection: by which it may unlock; ``_NONE``: nobody knows.
+    """
+
+    client_id: str
+    renewed_s: float
+    connection: int = _NONE
+
 
 class QueueLocks:
     """The owners of queues, by consumer group.
@@ -51,14 +72,20 @@ class QueueLocks:
         self.by_quorum = True
         self._is_member = is_member
         self._clock = clock
-        self._groups: dict[str, dict[MessageQueue, tuple[str, float]]] = {}  # owner, when renewed
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
         self._kept: Owners = {}  # what the controllers surely hold
         self._doubtful: set[Place] = set()  # a report of it was made, and not answered yet
         self._news: dict[Place, None] = {}  # to be reported
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Take or renew for ``client_id`` what is free; ``owned`` says what it may believe."""
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], connection: int
+    ) -> None:
+        """Take or renew for ``client_id`` what is free; ``owned`` says what it may believe.
+
+        A renewal by an older ``connection`` than the last one was late itself, and so may be an
+        unlock behind it.
+        """
         now_s = self._clock()
         if not client_id or len(client_id) > CLIENT_ID_MAX:
             return
@@ -67,20 +94,26 @@ class QueueLocks:
         held = self._groups.setdefault(group, {})
         for queue in queues:
             known = held.get(queue)
-            is_free = known is None or self._is_over(group, known, now_s)
             if known is None and self._count >= LOCKS_MAX:
                 continue
-            if is_free or (known is not None and known[0] == client_id):
+            if known is None or self._is_over(group, known, now_s):
                 self._count += known is None
-                held[queue] = (client_id, now_s)
+                held[queue] = _Lock(client_id, now_s, connection)
+                self._look((group, queue))
+            elif known.client_id == client_id:
+                by = connection if connection >= known.connection else _NONE
+                held[queue] = _Lock(client_id, now_s, by)
                 self._look((group, queue))
         if not held:
             del self._groups[group]
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Free the caller's own locks."""
+    def unlock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], connection: int
+    ) -> None:
+        """Free the caller's own locks that it has locked last by ``connection``."""
         for queue in queues:
-            if self._owner((group, queue)) == client_id:
+            known = self._groups.get(group, {}).get(queue)
+            if known is not None and (known.client_id, known.connection) == (client_id, connection):
                 self._free((group, queue))
 
     def owned(
@@ -123,7 +156,7 @@ class QueueLocks:
         for (group, queue), client_id in owners.items():
             held = self._groups.setdefault(group, {})
             self._count += queue not in held
-            held[queue] = (client_id, now_s)
+            held[queue] = _Lock(client_id, now_s)
         self._kept = dict(owners)
 
     def adopt(self, owners: Owners) -> None:
@@ -136,7 +169,7 @@ class QueueLocks:
         for place, client_id in owners.items():
             if self._owner(place) or place in self._news or place in self._doubtful:
                 continue
-            self._groups.setdefault(place[0], {})[place[1]] = (client_id, now_s)
+            self._groups.setdefault(place[0], {})[place[1]] = _Lock(client_id, now_s)
             self._count += 1
             self._kept[place] = client_id
 
@@ -174,7 +207,7 @@ class QueueLocks:
 
     def _owner(self, place: Place) -> str:
         known = self._groups.get(place[0], {}).get(place[1])
-        return "" if known is None else known[0]
+        return "" if known is None else known.client_id
 
     def _free(self, place: Place) -> None:
         held = self._groups[place[0]]
@@ -191,7 +224,8 @@ class QueueLocks:
         else:
             self._news[place] = None
 
-    def _is_over(self, group: str, lock: tuple[str, float], now_s: float) -> bool:
-        client_id, renewed_s = lock
-        lasted_s = now_s - renewed_s
-        return lasted_s >= GONE_S and (lasted_s >= LOCK_S or not self._is_member(group, client_id))
+    def _is_over(self, group: str, lock: _Lock, now_s: float) -> bool:
+        lasted_s = now_s - lock.renewed_s
+        return lasted_s >= GONE_S and (
+            lasted_s >= LOCK_S or not self._is_member(group, lock.client_id)
+        )

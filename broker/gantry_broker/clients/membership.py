@@ -130,11 +130,12 @@ class Membership:
         def owns(queues: list[MessageQueue]) -> None:
             conn.reply(request, reply(request, body=encode_body(LockedQueues(queues))))
 
-        self._mapped_locks.lock(body, owns, passed_on=PASSED_ON in (request.ext or {}))
+        passed_on = PASSED_ON in (request.ext or {})
+        self._mapped_locks.lock(body, conn.id, owns, passed_on=passed_on)
 
     def unlock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """UnlockBatchMQ (42)."""
-        self._mapped_locks.unlock(decode_request(LockBatchBody, request.body))
+        self._mapped_locks.unlock(decode_request(LockBatchBody, request.body), conn.id)
         return reply(request)
 
 

@@ -69,6 +69,27 @@ MUTANTS = (
         "(",
     ),
     _mutant(
+        "unlocked-by-what-was-given-up",
+        "an unlock that comes late frees a queue that its client has locked anew since",
+        f"{LOCKS}.unlock",
+        "(known.client_id, known.connection) == (client_id, connection)",
+        "known.client_id == client_id",
+    ),
+    _mutant(
+        "unlocked-behind-a-late-lock",
+        "the same, when a lock of the former connection comes late before it",
+        f"{LOCKS}.lock",
+        "connection if connection >= known.connection else _NONE",
+        "connection",
+    ),
+    _mutant(
+        "unlocked-at-the-next-master-by-anybody",
+        "the same, when the master that granted the queue anew was replaced meanwhile",
+        f"{LOCKS}.unlock",
+        "== (client_id, connection)",
+        "in ((client_id, connection), (client_id, _NONE))",
+    ),
+    _mutant(
         "renewed-by-who-stood-still",
         "a master that was replaced while it stood still renews a lock of before",
         f"{KEEPER}._has_stood_still",

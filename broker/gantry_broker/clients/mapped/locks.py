@@ -45,11 +45,12 @@ class MappedLocks:
         self._view = view
         self._locks = locks
 
-    def lock(self, wish: LockBatchBody, owns: Owns, *, passed_on: bool) -> None:
+    def lock(self, wish: LockBatchBody, connection: int, owns: Owns, *, passed_on: bool) -> None:
         """Take or renew locks of this group's queues and of mapped ones; ``owns`` comes once.
 
         Args:
             wish: of the client.
+            connection: that it came by.
             owns: is told what the client owns now.
             passed_on: another master asks; what this group does not have is not asked for.
         """
@@ -71,14 +72,15 @@ class MappedLocks:
             wish.consumer_group,
             wish.client_id,
             list(here),
+            connection,
             lambda found: more([here[own] for own in found if self._may_be_owned(own, here[own])]),
         )
 
-    def unlock(self, wish: LockBatchBody) -> None:
+    def unlock(self, wish: LockBatchBody, connection: int) -> None:
         """Give locks up; those of other groups run out."""
         places = map(self._place, wish.mq_set)
         here = [own for own in places if own and own.broker_name == self._view.broker_name]
-        self._locks.unlock(wish.consumer_group, wish.client_id, here)
+        self._locks.unlock(wish.consumer_group, wish.client_id, here, connection)
 
     def _sorted(
         self, queues: list[MessageQueue]

@@ -62,12 +62,15 @@ class _NoLocks:
         group: str,
         client_id: str,
         queues: list[MessageQueue],
+        connection: int,
         owns: Callable[[list[MessageQueue]], None],
     ) -> None:
         """Nobody gets one."""
         owns([])
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+    def unlock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], connection: int
+    ) -> None:
         """Nobody has one."""
 
     def is_held(self, group: str) -> bool:

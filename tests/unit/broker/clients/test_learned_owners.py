@@ -82,6 +82,7 @@ class Master:
             "g",
             client,
             [queue(queue_id) for queue_id in ids],
+            1,
             lambda owned: told.append([item.queue_id for item in owned]),
         )
         return told
@@ -216,10 +217,11 @@ async def test_controllers_of_another_make_know_no_maps() -> None:
 def test_what_was_owned_or_freed_here_is_known_better() -> None:
     table = QueueLocks(lambda group, client: True, lambda: 0.0)
     table.restore({("g", queue(CAME)): "x", ("g", queue(CAME + 1)): "x"})
-    table.unlock("g", "x", [queue(CAME + 1)])
+    table.lock("g", "x", [queue(CAME + 1)], 1)
+    table.unlock("g", "x", [queue(CAME + 1)], 1)
     stale = {("g", queue(CAME + number)): "z" for number in range(3)}
     table.adopt(stale)
-    table.lock("g", "y", [queue(CAME + 1)])
+    table.lock("g", "y", [queue(CAME + 1)], 1)
     news = table.take_news(10)
     assert news == {("g", queue(CAME + 1)): "y"}
     table.reported(news)

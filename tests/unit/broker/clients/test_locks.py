@@ -47,8 +47,8 @@ class Table:
         self.locks = QueueLocks(lambda _, client: client in self.members, lambda: self.now_s)
         self.locks.by_quorum = by_quorum
 
-    def take(self, client: str, *ids: int, group: str = "g") -> list[int]:
-        self.locks.lock(group, client, queues(*ids))
+    def take(self, client: str, *ids: int, group: str = "g", by: int = 1) -> list[int]:
+        self.locks.lock(group, client, queues(*ids), by)
         self.report()
         return [queue.queue_id for queue in self.locks.owned(group, client, queues(*ids))]
 
@@ -68,7 +68,7 @@ def test_locks_end_after_a_minute_without_renewal_and_belong_to_one_group(
     assert table.take("c1", 0) == [0]
     table.now_s = 61
     assert table.take("c2", 0, 1) == [1]
-    table.locks.unlock("g", "c2", queues(0, 1))
+    table.locks.unlock("g", "c2", queues(0, 1), 1)
     assert table.take("c3", 0, 1) == [1]
 
 
@@ -98,7 +98,7 @@ def test_a_client_that_is_no_member_anywhere_loses_its_locks_once_it_cannot_beli
 
 def test_nothing_is_owned_that_the_controllers_do_not_surely_hold() -> None:
     table = Table().locks
-    table.lock("g", "c1", queues(0))
+    table.lock("g", "c1", queues(0), 1)
     assert table.owned("g", "c1", queues(0)) == []
     assert not table.is_decided("g", "c1", queues(0))
     assert table.is_decided("g", "c2", queues(0)), "it will not get it"
@@ -109,7 +109,7 @@ def test_nothing_is_owned_that_the_controllers_do_not_surely_hold() -> None:
     assert table.take_news(100) == news, "told again, until it is known"
     table.reported(news)
     assert table.owned("g", "c1", queues(0)) == queues(0)
-    table.lock("g", "c1", queues(0))
+    table.lock("g", "c1", queues(0), 1)
     assert not table.has_news, "renewals are nobody else's business"
 
 
@@ -117,10 +117,10 @@ def test_a_queue_that_was_freed_and_taken_again_waits_for_the_report_under_way()
     """Else the controllers would hold it for nobody, and its owner believe in it."""
     table = Table()
     table.take("c1", 0)
-    table.locks.unlock("g", "c1", queues(0))
+    table.locks.unlock("g", "c1", queues(0), 1)
     free = table.locks.take_news(100)
     assert free == {("g", queues(0)[0]): ""}
-    table.locks.lock("g", "c1", queues(0))
+    table.locks.lock("g", "c1", queues(0), 1)
     assert table.locks.owned("g", "c1", queues(0)) == []
     table.locks.reported(free)
     assert table.locks.owned("g", "c1", queues(0)) == []
@@ -129,11 +129,43 @@ def test_a_queue_that_was_freed_and_taken_again_waits_for_the_report_under_way()
 
 def test_what_is_refused_is_owned_by_nobody() -> None:
     table = Table()
-    table.locks.lock("g", "c1", queues(0))
+    table.locks.lock("g", "c1", queues(0), 1)
     table.locks.unreported(table.locks.take_news(100), is_refused=True)
     assert not table.locks.has_news
     assert table.locks.is_decided("g", "c1", queues(0))
     assert table.locks.owned("g", "c1", queues(0)) == []
+    assert table.take("c2", 0) == [0]
+
+
+def test_an_unlock_that_was_given_up_frees_nothing_that_was_locked_since() -> None:
+    """It was sent by the client's connection before: its owner believes in the new lock."""
+    table = Table()
+    assert table.take("c1", 0, by=1) == table.take("c1", 0, by=2) == [0]
+    table.locks.unlock("g", "c1", queues(0), 1)
+    assert table.take("c2", 0, by=3) == []
+    table.locks.unlock("g", "c1", queues(0), 2)
+    assert table.take("c2", 0, by=3) == [0]
+
+
+def test_nor_does_one_behind_a_lock_that_was_late_itself() -> None:
+    table = Table()
+    assert table.take("c1", 0, by=2) == table.take("c1", 0, by=1) == [0]
+    for connection in 1, 2:
+        table.locks.unlock("g", "c1", queues(0), connection)
+    assert table.take("c2", 0, by=3) == []
+    assert table.take("c1", 0, by=2) == [0]
+    table.locks.unlock("g", "c1", queues(0), 2)
+    assert table.take("c2", 0, by=3) == [0]
+
+
+def test_what_the_last_master_granted_is_freed_once_its_owner_has_locked_it_here() -> None:
+    """It may have locked it there by another connection, after this unlock."""
+    table = Table(members=["c1"])
+    table.locks.restore({("g", queues(0)[0]): "c1"})
+    table.locks.unlock("g", "c1", queues(0), 1)
+    assert table.take("c2", 0) == []
+    assert table.take("c1", 0, by=1) == [0]
+    table.locks.unlock("g", "c1", queues(0), 1)
     assert table.take("c2", 0) == [0]
 
 
@@ -203,6 +235,7 @@ class Master:
             "g",
             client,
             queues(*ids),
+            1,
             lambda owned: told.append([queue.queue_id for queue in owned]),
         )
         return told
@@ -300,7 +333,7 @@ async def test_a_report_that_was_given_up_cannot_overtake_its_successor() -> Non
     await asyncio.sleep(0.01)
     lost, done = controllers.asked[-1]
     done(RequestTimeout("no answer"))
-    master.keeper.unlock("g", "a", queues(0))
+    master.keeper.unlock("g", "a", queues(0), 1)
     controllers.mute = False
     assert await asyncio.wait_for(asked_until_owned(master, "b", 0), 5)
     assert told in ([], [[]])
@@ -335,7 +368,7 @@ async def test_what_was_unlocked_or_is_over_is_reported_too() -> None:
     controllers = Controllers()
     master = Master(controllers)
     await master.take("a", 0, 1, 2)
-    master.keeper.unlock("g", "a", queues(0))
+    master.keeper.unlock("g", "a", queues(0), 1)
     assert controllers.owners.keys() == {("g", 0), ("g", 1), ("g", 2)}
     await asyncio.sleep(FREE_GAP_S + 0.01)
     assert controllers.owners.keys() == {("g", 1), ("g", 2)}

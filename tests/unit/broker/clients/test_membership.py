@@ -295,6 +295,21 @@ def _queues(*ids: int, broker: str = "broker-a") -> list[MessageQueue]:
     return [MessageQueue(broker, queue_id, "T") for queue_id in ids]
 
 
+def test_an_unlock_over_the_wire_counts_by_the_connection_of_the_lock(client, connect) -> None:
+    body = encode_body(LockBatchBody("g", "c1", _queues(0)))
+    again, other = connect(), connect()
+    assert client.call(41, None, body).body == again.call(41, None, body).body
+
+    def others() -> list[MessageQueue]:
+        answer = other.call(41, None, encode_body(LockBatchBody("g", "c2", _queues(0))))
+        return decode_body(LockedQueues, answer.body).lock_ok_mq_set
+
+    assert client.call(42, None, body).code == 0
+    assert others() == []
+    assert again.call(42, None, body).code == 0
+    assert others() == _queues(0)
+
+
 def test_locks_over_the_wire_are_for_this_brokers_queues(client) -> None:
     wanted = [*_queues(0, 1), *_queues(2, broker="other")]
     body = encode_body(LockBatchBody("g", "c1", wanted))

@@ -37,9 +37,12 @@ class Locks(LocksInMemory):
         group: str,
         client_id: str,
         queues: list[MessageQueue],
+        connection: int,
         owns: Callable[[list[MessageQueue]], None],
     ) -> None:
-        self.held.append(lambda: super(Locks, self).lock(group, client_id, queues, owns))
+        self.held.append(
+            lambda: super(Locks, self).lock(group, client_id, queues, connection, owns)
+        )
         if not self.holds:
             self.release()
 
@@ -68,11 +71,11 @@ class Asked:
             assert all(queue.broker_name == name for queue in queues)
             told.append(sorted(queue.queue_id for queue in queues))
 
-        self._mapped.lock(wish(*numbers, name=name), owns, passed_on=passed_on)
+        self._mapped.lock(wish(*numbers, name=name), 1, owns, passed_on=passed_on)
         return told
 
     def unlock(self, *numbers: int) -> None:
-        self._mapped.unlock(wish(*numbers))
+        self._mapped.unlock(wish(*numbers), 1)
 
 
 def wish(*numbers: int, name: str = STATIC) -> LockBatchBody:
