@@ -152,6 +152,32 @@ MUTANTS = (
         UnitTests("unit/controller/liveness/test_floors.py"),
     ),
     Mutant(
+        "who-may-have-died-is-there",
+        "liveness",
+        "nobody is waited for after an outage of all while their time-outs last",
+        (
+            Edit(
+                f"{LIVENESS}.overseer:Overseer._wait",
+                "if item not in here]",
+                "if item not in {one.broker_id for one in live}]",
+            ),
+        ),
+        UnitTests("unit/controller/liveness/test_floors.py"),
+    ),
+    Mutant(
+        "who-may-have-died-has-waited",
+        "liveness",
+        "the wait after an outage of all is over by what came before it",
+        (
+            Edit(
+                f"{LIVENESS}.overseer:Overseer._wait",
+                "for item in here.values()",
+                "for item in live",
+            ),
+        ),
+        UnitTests("unit/controller/liveness/test_floors.py"),
+    ),
+    Mutant(
         "word-of-a-member-taken-for-new",
         "liveness",
         "a replica is held to be behind since its last heartbeat is older than its master's",
@@ -184,8 +210,8 @@ MUTANTS = (
         (
             Edit(
                 f"{LIVENESS}.overseer:Overseer._wait",
-                "if row is not None and all(",
-                "if False and all(",
+                "if row is not None and not here:",
+                "if False:",
             ),
         ),
         UnitTests("unit/controller/liveness/test_floors.py"),

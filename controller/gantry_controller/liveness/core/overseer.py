@@ -278,24 +278,30 @@ class Overseer:
         live: Iterable[LiveMember],
         now_s: float,
     ) -> tuple[float | None, str]:
-        """Until when the winner has to wait for the rest of the set, and a sentence; or None."""
+        """Until when the winner has to wait for the rest of the set, and a sentence; or None.
+
+        Who may have died with the master is not there, though its time-out may not be over yet.
+        """
         floor = self.floors.floor(group.key)
         if not group.had_master:
             return None, ""
         row = self._table.row(group.key, decision.winner)
-        in_set = [item for item in live if item.broker_id in group.sync_state_set]
-        if row is not None and all(self._may_be_dead(group, item, now_s) for item in in_set):
+        here = {
+            item.broker_id: item
+            for item in live
+            if item.broker_id in group.sync_state_set and not self._may_be_dead(group, item, now_s)
+        }
+        if row is not None and not here:
             ends_s = row.silent_from_s + GRID_S  # it is silent strictly after that
             return ends_s, f"broker {decision.winner} may have died with the master"
         if self.floors.is_vouched_for(group, decision.winner):
             return None, ""
-        here = {item.broker_id for item in live}
         away = [str(item) for item in group.sync_state_set if item not in here]
         if not away:
             return None, ""
         came_s = [
             self._table.registered_at(group.key, item.broker_id) or -math.inf
-            for item in in_set
+            for item in here.values()
             if holds(item, floor)
         ]
         since_s = max(self.clock(now_s).watching_since_s, min(came_s, default=-math.inf))

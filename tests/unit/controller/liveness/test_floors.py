@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_controller.liveness.core import floors as module
 from gantry_controller.liveness.core.floors import RAISE_EVERY_S, VOUCHED_AFTER_S
-from gantry_controller.liveness.core.overseer import OUTAGE_WAIT_S, Overseer
+from gantry_controller.liveness.core.overseer import OUTAGE_WAIT_S, STALE_SHARE, Overseer
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.confirmed import Floor
 from gantry_controller.metadata.events import (
@@ -281,6 +281,30 @@ def test_the_furthest_of_those_who_come_in_time_is_elected(watched: Watched) -> 
     assert watched.elect() is None
     watched.come_back(1, 1300)
     assert watched.elect() == 1
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "silent"])
+def test_the_first_one_waits_for_those_that_may_have_died_too(
+    watched: Watched, *, closed: bool
+) -> None:
+    """Their time-outs are not over yet; what they hold beyond the floor is known to nobody."""
+    watched.wait(600)
+    for broker_id in (1, 2, 3):
+        watched.beat(broker_id, 1000)
+    if closed:
+        for broker_id in (1, 2, 3):
+            watched.table.closed(broker_id * 10 + 1)
+    else:
+        watched.wait(STALE_SHARE * TIMEOUT_S + 0.1)
+    watched.come_back(1, 1000)
+    assert watched.elect() is None
+    assert "for broker 2, 3 of" in watched.overseer.why_nobody(KEY)
+    watched.wait(OUTAGE_WAIT_S - 0.1)
+    watched.beat(1, 1000, start=2)
+    assert watched.elect() is None
+    watched.come_back(2, 1300)
+    watched.come_back(3, 1300)
+    assert watched.elect() == 2
 
 
 def test_nobody_waits_when_all_of_the_set_are_back(watched: Watched) -> None:
