@@ -19,9 +19,11 @@ from sim.product.watch import Watch
 from sim.product.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-QUEUE_OFFSET_AT = 27  # the last byte of it, in a record
+QUEUE_OFFSET_AT, BODY_AT = 27, 100  # the last byte of it, and one of it, in a record
+STALE_S = 1.6  # after its last word somebody may have died, and is not known to have
 CUT_OFF_S = 5  # a pause, a delay and the silence of members or controllers
 
 
@@ -71,6 +73,33 @@ class Calm:
         """Of the master, and of its set."""
         serving = self.cluster.group_of(self.master).core.serving
         return int(serving.epoch), int(serving.set.epoch)
+
+    def segment_of(self, node: Node) -> Path:
+        """The newest file of a broker's log."""
+        folder = self.cluster.store_of(node, GROUP) / "commitlog"
+        return max(path for path in folder.iterdir() if path.name.isdigit())
+
+    def without_sums(self, nodes: Sequence[Node], victim: Node) -> tuple[int, int]:
+        """Cut the power of ``nodes`` until the sums of some records of ``victim`` are gone.
+
+        Returns from where on it has none, and how far it held what was confirmed.
+        """
+        while True:
+            self.comes_to_rest()
+            self.cluster.run(0.3)
+            self.cluster.look()
+            for node in nodes:
+                node.machine.cut_power()
+                node.machine.restore_power()
+            segment = self.segment_of(victim)
+            begin = int(segment.name)
+            found = load_sums(sums_path(segment), begin)
+            covered = found.covered or begin
+            confirmed = min(begin + segment.stat().st_size, len(self.watch.confirmed))
+            if confirmed - covered >= 2_000 and found.durable <= covered:
+                return covered, confirmed
+            for node in nodes:
+                node.boot()
 
     def accepts(self, node: Node) -> bool:
         """Whether a broker takes writes."""
@@ -251,19 +280,7 @@ def test_a_bit_that_flips_where_a_power_cut_took_the_sums_is_mended(seed: int) -
     """No record's own check covers it; the records behind it tell."""
     with calm(seed) as run:
         node = run.replicas[0]
-        folder = run.cluster.store_of(node, GROUP) / "commitlog"
-        covered = confirmed = 0
-        while confirmed - covered < 2_000:  # some records, whose sums are gone
-            run.comes_to_rest()
-            run.cluster.run(0.3)
-            node.machine.cut_power()
-            node.machine.restore_power()
-            segment = max(path for path in folder.iterdir() if path.name.isdigit())
-            begin = int(segment.name)
-            covered = load_sums(sums_path(segment), begin).covered or begin
-            confirmed = min(begin + segment.stat().st_size, len(run.watch.confirmed))
-            if confirmed - covered < 2_000:
-                node.boot()
+        covered, confirmed = run.without_sums([node], node)
         run.cluster.flip(node, covered + QUEUE_OFFSET_AT)
         node.boot()
         run.comes_to_rest()
@@ -271,3 +288,37 @@ def test_a_bit_that_flips_where_a_power_cut_took_the_sums_is_mended(seed: int) -
         assert run.cluster.run(10, until=lambda: repairs.repaired == 1)
         data = run.cluster.logs.read(node, GROUP, covered, confirmed)
         assert data == run.watch.confirmed[covered:confirmed]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_sum_of_a_byte_that_a_fault_lets_rot_outlives_the_power(seed: int) -> None:
+    with calm(seed) as run:
+        node = run.replicas[0]
+        at = int(run.cluster.group_of(node).core.log.confirm) - 1
+        assert run.cluster.logs.keep_sum(node, GROUP, at)
+        node.machine.cut_power()
+        segment = run.segment_of(node)
+        covered = load_sums(sums_path(segment), int(segment.name)).covered
+        assert covered is not None
+        assert at < covered
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_record_that_rots_where_a_power_cut_took_the_sums_makes_an_older_copy(seed: int) -> None:
+    """It looks like one that was never whole. Its member is back first, and waits for the rest."""
+    with calm(seed) as run:
+        cluster, (node, *others) = run.cluster, run.cluster.brokers
+        covered, _ = run.without_sums(cluster.brokers, node)
+        cluster.flip(node, covered + BODY_AT)
+        node.machine.volume.lives += 1
+        cluster.put_back[node.name] = (run.watch.logs.epochs[0] + 1, 1_000)
+        cluster.run(STALE_S)
+        node.boot()
+        cluster.run(1)
+        assert cluster.group_of(node).core.log.end == covered
+        assert cluster.master() is None
+        for other in others:
+            other.boot()
+        run.comes_to_rest()
+        end = len(run.watch.confirmed)
+        assert cluster.logs.read(node, GROUP, 0, end) == run.watch.confirmed

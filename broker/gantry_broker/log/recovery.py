@@ -7,7 +7,8 @@ the floor the caller knows, and every valid range sum. Their highest is the *dur
   file and offset, nothing is changed, and the process ends. Cutting would turn one bad sector into
   the silent loss of records that were acknowledged.
 * Above it, the units are judged one by one (``units``) and the log ends before the first that is
-  not whole. Nothing there was ever acknowledged, since an acknowledgement follows the sync.
+  not whole. It was never acknowledged, since an acknowledgement follows the sync; unless it rotted
+  and the power took its sum, which nothing here can tell: the volume is an older copy then.
 
 Everything is judged before anything is changed. Segments that end below the newest
 ``VERIFY_AT_START_BYTES`` are not read at start; ``CommitLog.verify`` reads them, in the background.

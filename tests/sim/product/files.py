@@ -209,6 +209,17 @@ class Volume:
             self.settle(inode, newest)
         self._remember_below(self.directory)
 
+    def write_back(self, path: Path) -> bool:
+        """The kernel writes a file and the names beside it, as it may at any time.
+
+        Returns whether the file would be there as it is after a power cut.
+        """
+        failing, self.failing_syncs = self.failing_syncs, 0
+        self.settle(path.stat().st_ino, self.writes)
+        self.failing_syncs = failing
+        self._remember(str(path.parent))
+        return self.holds(path)
+
     def sync_directory(self, directory: str) -> None:
         """Make the names in a directory durable; takes a while."""
         if running() is not None:

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from gantry_broker.log import sums
 from gantry_broker.log.inspection import LogFiles
 from sim.kernel.world import Violation
 
@@ -61,6 +62,15 @@ class Logs:
         begin = folder.begins[bisect_right(folder.begins, offset) - 1]
         inode = folder.opened(begin)[1]
         return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)
+
+    def keep_sum(self, node: Node, group: str, offset: int) -> bool:
+        """Have the sum of a byte on the disk; whether that comes to be, and there is one."""
+        begins = self._folder(node, group).begins
+        begin = begins[bisect_right(begins, offset) - 1]
+        segment = self._cluster.store_of(node, group) / "commitlog" / f"{begin:020d}"
+        path = sums.sums_path(segment)
+        covered = sums.load(path, begin).covered
+        return covered is not None and offset < covered and node.machine.volume.write_back(path)
 
     def close(self) -> None:
         """Close what is open."""
