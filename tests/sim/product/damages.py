@@ -71,6 +71,7 @@ class Damages(Clients):
         victim.machine.restore_power()
         folder = victim.machine.directory / "data" / "raft"
         path, at, byte = _flip(folder, rng)
+        victim.machine.volume.write_back(path)  # what rots is on the disk, not above it
         await self._until_it_ends(victim, CorruptionError)
         before = set(folder.parent.glob(ASIDE))
         self._cluster.rejoins.add(victim.name)
