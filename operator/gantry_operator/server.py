@@ -176,7 +176,7 @@ async def _act(
         reconciler = Reconciler(
             queue, observer, applier, directory, metrics, spawn, leads=leading.is_set
         )
-        spawn(run_watches(credentials, settings.namespaces, listener.hear, resync.listed, stop))
+        spawn(run_watches(credentials, settings.namespaces, listener.hear, resync.listed))
         workers: list[asyncio.Task[None]] = []
         home_ends = False
         try:

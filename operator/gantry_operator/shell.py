@@ -15,8 +15,6 @@ This is the only module that knows kopf's machinery, so that it can be replaced.
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -24,7 +22,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import kopf
 from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
-from gantry_protocol.process import log
+from gantry_protocol.process import log, runtime
 
 from gantry_operator import names
 from gantry_operator.api.kinds import CUSTOM, WATCHED, Kind
@@ -206,7 +204,6 @@ async def run_watches(
     namespaces: Sequence[str],
     hear: Hear,
     listed: Listed,
-    stop: asyncio.Event,
 ) -> None:
     """Watches until cancelled.
 
@@ -221,7 +218,7 @@ async def run_watches(
         clusterwide=not namespaces,
         namespaces=list(namespaces),
     )
-    _take_back_signals(stop)
+    runtime.take_signals()  # kopf has its own handlers, which fail on a second signal
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         causes = [error for task in done if not task.cancelled() and (error := task.exception())]
@@ -233,12 +230,3 @@ async def run_watches(
         _, pending = await asyncio.wait(tasks, timeout=STOP_S)
         if pending:
             _log.warning("kopf did not stop in time", tasks=len(pending))
-
-
-def _take_back_signals(stop: asyncio.Event) -> None:
-    """Kopf installs its own signal handlers, which fail on a second signal."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)

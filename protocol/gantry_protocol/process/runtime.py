@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 from gantry_protocol.errors import EXIT_INTERNAL, EXIT_OK, GantryError, volume_error
@@ -20,6 +21,7 @@ Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 _log = log.get("runtime")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_taking: ContextVar[Callable[[], None]] = ContextVar("taking", default=lambda: None)
 
 
 def run(main: Main, *, stderr: TextIO | None = None) -> int:
@@ -43,6 +45,11 @@ def run(main: Main, *, stderr: TextIO | None = None) -> int:
     return EXIT_OK
 
 
+def take_signals() -> None:
+    """Have this process's signals again, after a library has put handlers of its own in place."""
+    _taking.get()()
+
+
 class _Supervisor:
     """The main task, the signals and the first failure outside the main task."""
 
@@ -55,8 +62,8 @@ class _Supervisor:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_unhandled)
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self._on_signal, number)
+        _taking.set(self._take_signals)
+        self._take_signals()
         try:
             self._task = asyncio.create_task(self._main(self._stop))
             await self._task
@@ -65,6 +72,11 @@ class _Supervisor:
                 loop.remove_signal_handler(number)
         if self.failure is not None:
             raise self.failure
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: int) -> None:
         name = signal.Signals(number).name

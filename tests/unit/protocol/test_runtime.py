@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 from gantry_protocol.errors import ConfigError, CorruptionError, GantryError, PortInUseError
-from gantry_protocol.process.runtime import Main, run
+from gantry_protocol.process.runtime import Main, run, take_signals
 from gantry_protocol.process.tasks import keep
 from support.patience import PATIENCE_S
 
@@ -148,6 +148,18 @@ def test_a_second_signal_cancels() -> None:
         await asyncio.wait_for(stop.wait(), 10)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.Event().wait()
+
+    assert _run(main) == (0, "")
+
+
+def test_signals_that_a_library_took_are_taken_back() -> None:
+    async def main(stop: asyncio.Event) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: None)
+        take_signals()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stop.wait(), 10)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(asyncio.Event().wait(), 10)
 
     assert _run(main) == (0, "")
 

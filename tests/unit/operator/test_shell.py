@@ -1,0 +1,63 @@
+"""kopf as the operator embeds it, without an API server."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+from gantry_operator.api.credentials import Credentials
+from gantry_operator.shell import run_watches
+from gantry_protocol.process import runtime
+from unit.operator.test_api import kubeconfig
+
+TURNS = 100  # of the loop, in which a signal is surely met
+
+
+def test_a_second_signal_ends_an_operator_that_does_not_come_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+
+    async def main(stop: asyncio.Event) -> None:
+        begun, spawn_tasks = asyncio.Event(), kopf.spawn_tasks
+
+        async def spawned(**named: Any) -> Any:
+            tasks = await spawn_tasks(**named)
+            asyncio.get_running_loop().call_soon(begun.set)
+            return tasks
+
+        monkeypatch.setattr(kopf, "spawn_tasks", spawned)
+        credentials = Credentials(kubeconfig(tmp_path / "config", "http://127.0.0.1:9"))
+        await credentials.load()
+        watching = asyncio.create_task(run_watches(credentials, [], _deaf, _deaf))
+        await begun.wait()
+        try:
+            await _told_to_end()
+            assert stop.is_set()
+            await _told_to_end()
+        except asyncio.CancelledError:
+            ended.append(True)
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    stderr = io.StringIO()
+    assert (runtime.run(main, stderr=stderr), stderr.getvalue()) == (0, "")
+    assert ended
+
+
+async def _told_to_end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+def _deaf(*_: object) -> None:
+    """Nothing is heard."""
