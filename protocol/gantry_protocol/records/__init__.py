@@ -46,6 +46,7 @@ from gantry_protocol.records.scan import (
     Scan,
     ScanKind,
     peek,
+    properties_at,
     scan,
     with_reconsume_times,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "offset_msg_id",
     "offset_msg_ids",
     "peek",
+    "properties_at",
     "scan",
     "scan_run",
     "split_batch",

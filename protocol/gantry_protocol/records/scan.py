@@ -22,12 +22,14 @@ from gantry_protocol.records.layout import (
     MAX_RECORD_BYTES,
     MAX_TOPIC_V1_BYTES,
     MIN_RECORD_BYTES,
+    QUEUE_OFFSET,
     RECONSUME_OFFSET,
     SYS_FLAG_OFFSET,
 )
 
 _HEAD = struct.Struct(">iI")
 _INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
 _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")
 _BODY_CRC_OFFSET = 8
@@ -196,6 +198,20 @@ def peek(buffer: bytes | bytearray | memoryview, position: int = 0) -> RecordPee
         body_size=body_size,
         properties=bytes(buffer[topic_end + 2 : position + size]),
     )
+
+
+def properties_at(buffer: bytes, position: int = 0) -> tuple[int, int, bytes]:
+    """Size, queue offset and encoded properties of a sound record, and nothing else of it."""
+    size, magic = _HEAD.unpack_from(buffer, position)
+    (sys_flag,) = _INT32.unpack_from(buffer, position + SYS_FLAG_OFFSET)
+    body_at = position + FIXED[sys_flag & HOST_FAMILIES].size
+    topic_at = body_at + _INT32.unpack_from(buffer, body_at - 4)[0]
+    if magic == MAGIC_V1:
+        properties_start = topic_at + 3 + buffer[topic_at]
+    else:
+        properties_start = topic_at + 4 + _UINT16.unpack_from(buffer, topic_at)[0]
+    (queue_offset,) = _INT64.unpack_from(buffer, position + QUEUE_OFFSET)
+    return size, queue_offset, buffer[properties_start : position + size]
 
 
 def with_reconsume_times(record: bytes, times: int) -> bytes:
