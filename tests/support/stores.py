@@ -15,14 +15,19 @@ HOST = ("10.0.0.2", 10911)
 
 
 def message(
-    topic: str = "T", queue_id: int = 0, body: bytes = b"hello", *, tag: str | None = None
+    topic: str = "T",
+    queue_id: int = 0,
+    body: bytes = b"hello",
+    *,
+    tag: str | None = None,
+    properties: str = "",
 ) -> MessageRecord:
     """A record without positions."""
     return MessageRecord(
         topic=topic,
         queue_id=queue_id,
         body=body,
-        properties="" if tag is None else f"TAGS\x01{tag}\x02",
+        properties=properties if tag is None else f"TAGS\x01{tag}\x02",
         born_host=("10.0.0.1", 4000),
         store_host=HOST,
     )

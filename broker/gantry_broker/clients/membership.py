@@ -111,14 +111,14 @@ class Membership:
     def check_client(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """CheckClientConfig (46): refuse at the start what pulls would be refused later."""
         data = decode_request(CheckClientRequestBody, request.body).subscription_data
-        if not subscriptions.is_tag(data.expression_type):
+        if not subscriptions.is_known(data.expression_type):
             return reply(
                 request,
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {data.expression_type}",
             )
         try:
-            subscriptions.parse(data.topic, data.sub_string)
+            subscriptions.parse(data.topic, data.sub_string, data.expression_type)
         except BodyError as error:
             return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return reply(request)

@@ -32,6 +32,7 @@ class ParkedPull(msgspec.Struct, eq=False):
         request: what to answer.
         wanted: what to read; its offset rises when records were examined that the filter drops.
         asked_offset: where the client asked to begin.
+        sql: the filter that records must pass, by its text alone, which others hold; None for none.
         number: its name while it is parked; 0 before and after.
         size_bytes: what it holds while it is parked.
         last: what the store said last.
@@ -43,6 +44,7 @@ class ParkedPull(msgspec.Struct, eq=False):
     request: RemotingCommand
     wanted: QueueRead
     asked_offset: int
+    sql: str | None = None
     number: int = 0
     size_bytes: int = 0
     last: GetResult | None = None

@@ -162,10 +162,10 @@ def subscription_of(
         config: its settings.
     """
     if header.sys_flag & _HAS_SUBSCRIPTION:
-        if not subscriptions.is_tag(header.expression_type):
+        if not subscriptions.is_known(header.expression_type):
             return _no_such_filter(header.expression_type)
         try:
-            return subscriptions.parse(header.topic, header.subscription)
+            return subscriptions.parse(header.topic, header.subscription, header.expression_type)
         except BodyError as error:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
     if group is None:
@@ -181,8 +181,12 @@ def subscription_of(
     if found.sub_version < header.sub_version:
         remark = "the consumer's subscription not latest"
         return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-    if not subscriptions.is_tag(found.expression_type):
+    if not subscriptions.is_known(found.expression_type):
         return _no_such_filter(found.expression_type)
+    try:
+        subscriptions.check_sql(found)
+    except BodyError as error:
+        return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, str(error))
     return found
 
 

@@ -22,6 +22,7 @@ from gantry_protocol.remoting.connection import Connection
 from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
+from gantry_broker.clients.filtered import Readable, read_filtered
 from gantry_broker.clients.parking import ParkedPull, Parking
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.traffic import Traffic
@@ -60,11 +61,8 @@ _CODES = {
 _ENDS_WAITING = (GetStatus.FOUND, GetStatus.OFFSET_IN_TIER)
 
 
-class Readable(Protocol):
+class Followed(Readable, Protocol):
     """The part of a ``Store`` that pulls need."""
-
-    def read(self, wanted: QueueRead, done: WasRead) -> None:
-        """Confirmed records of a queue."""
 
     def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
         """Tell of each rise of confirm; returns how to end it."""
@@ -91,7 +89,7 @@ class PullReader:
 
     def __init__(
         self,
-        store: Readable,
+        store: Followed,
         traffic: Traffic,
         has_read: HasRead | None = None,
         suggest: Suggest = _the_master,
@@ -130,9 +128,13 @@ class PullReader:
                 subscriptions.wanted_codes(subscription),
             ),
             asked_offset=header.queue_offset,
+            sql=subscriptions.wanted_sql(subscription),
         )
         wait_s = header.suspend_timeout_ms / 1000 if may_wait(request, header) else 0.0
-        self._store.read(pull.wanted, partial(self._was_read, pull, wait_s))
+        self._read(pull, partial(self._was_read, pull, wait_s))
+
+    def _read(self, pull: ParkedPull, done: WasRead) -> None:
+        read_filtered(self._store, pull.wanted, pull.sql, done)
 
     def _was_read(self, pull: ParkedPull, wait_s: float, result: GetResult | Refusal) -> None:
         """Answer a pull, or let it wait where there may be something later."""
@@ -184,7 +186,7 @@ class PullReader:
     def _read_again(self, pull: ParkedPull) -> None:
         """Records came to the queue of a parked pull."""
         pull.is_reading = True
-        self._store.read(pull.wanted, partial(self._was_read_again, pull))
+        self._read(pull, partial(self._was_read_again, pull))
 
     def _was_read_again(self, pull: ParkedPull, result: GetResult | Refusal) -> None:
         pull.is_reading = False
@@ -192,7 +194,7 @@ class PullReader:
             return  # it was answered or dropped meanwhile
         if pull.connection.closed:
             self.parking.forget(pull)
-        elif isinstance(result, Refusal) or result.status in _ENDS_WAITING:
+        elif isinstance(result, Refusal) or _ends_waiting(result):
             self.parking.forget(pull)
             self._send(pull, result)
         else:
@@ -212,6 +214,14 @@ class PullReader:
                 result, status=GetStatus.NO_MATCHED_MESSAGE, next_offset=pull.wanted.offset
             )
         self._answer(pull, result)
+
+
+def _ends_waiting(result: GetResult) -> bool:
+    """Whether there is something, or more than one look examines: the client asks again at once."""
+    is_cut = result.status is GetStatus.NO_MATCHED_MESSAGE and (
+        result.next_offset < result.max_offset
+    )
+    return is_cut or result.status in _ENDS_WAITING
 
 
 def _is_nothing_yet(pull: ParkedPull, result: GetResult) -> bool:

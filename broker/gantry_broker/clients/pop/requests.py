@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
-from gantry_protocol.bodies import TopicConfig, decode_request
+from gantry_protocol.bodies import SubscriptionData, TopicConfig, decode_request
 from gantry_protocol.bodies.codec import Body
 from gantry_protocol.bodies.route import PERM_READ
 from gantry_protocol.codes import ResponseCode
@@ -147,7 +147,7 @@ class PopRequests:
         if refusal is not None:
             return reply(request, *refusal)
         try:
-            codes = self._codes(header)
+            wished = self._subscription(header)
         except BodyError as error:
             return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         wanted = WantedMessages(
@@ -155,7 +155,8 @@ class PopRequests:
             topic=header.topic,
             count=max(header.max_msg_nums, 1),
             invisible_ms=header.invisible_time,
-            codes=codes,
+            codes=subscription.wanted_codes(wished),
+            sql=subscription.wanted_sql(wished),
             from_end=header.init_mode == _FROM_END,
             ordered=bool(header.order),
             attempt=header.attempt_id or "",
@@ -228,19 +229,20 @@ class PopRequests:
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         return self._view.accepting_writes()
 
-    def _codes(
-        self, header: PopMessageRequestHeader | NotificationRequestHeader
-    ) -> frozenset[int] | None:
-        """The tag codes that are wanted; None for everything.
+    @staticmethod
+    def _subscription(
+        header: PopMessageRequestHeader | NotificationRequestHeader,
+    ) -> SubscriptionData:
+        """The subscription in a request.
 
         Raises:
-            BodyError: the filter does not read, or is none by tags.
+            BodyError: the filter does not read, or is of a kind that is not offered.
         """
         if not header.exp:
-            return None
-        if not subscription.is_tag(header.exp_type):
+            return subscription.parse(header.topic, None)
+        if not subscription.is_known(header.exp_type):
             raise BodyError(f"the filter type {str(header.exp_type)[:64]!r} is not supported")
-        return subscription.wanted_codes(subscription.parse(header.topic, header.exp))
+        return subscription.parse(header.topic, header.exp, header.exp_type)
 
     def _queue_ids(self, topic: TopicConfig, queue_id: int) -> list[int]:
         """The queues to look at, in order; any of them comes first."""
@@ -473,6 +475,10 @@ class PopRequests:
         refusal = self._refuse_pop(header)
         if refusal is not None:
             return reply(request, *refusal)
+        try:
+            self._subscription(header)
+        except BodyError as error:
+            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         place = _place(header)
 
         def tell(poll: Poll, *, has_message: bool) -> None:

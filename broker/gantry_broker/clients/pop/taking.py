@@ -28,9 +28,11 @@ from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.core.delay.retries import DEAD_LETTER_PREFIX, Fate, returned
+from gantry_broker.clients.core.filters.sql import compiled, passed
 from gantry_broker.clients.core.pop.ledger import Held, PopQueue
 from gantry_broker.clients.core.pop.records import Acked, InFlight, OffsetMoved, Popped, QueueId
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.filtered import both, further
 from gantry_broker.clients.offsets import is_young
 from gantry_broker.clients.pop.book import UNKNOWN, PopBook
 from gantry_broker.clients.pop.polls import ANY_QUEUE, Place
@@ -78,6 +80,7 @@ class WantedMessages(msgspec.Struct, frozen=True):
         count: messages at most.
         invisible_ms: for so long nobody else gets them.
         codes: tag codes to deliver; None delivers everything.
+        sql: the filter that they must pass, which compiles; None for none.
         from_end: a group that is new begins behind the last message, but for a young queue.
         ordered: queues are taken in order, one batch of each at a time.
         attempt: of ordered consumption, the client's name for this try.
@@ -89,6 +92,7 @@ class WantedMessages(msgspec.Struct, frozen=True):
     count: int
     invisible_ms: int
     codes: frozenset[int] | None
+    sql: str | None
     from_end: bool
     ordered: bool
     attempt: str
@@ -377,7 +381,12 @@ class Taking:
             if result.status not in (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY):
                 break
             offset = result.next_offset  # the log begins behind it, or ends before it
-        return result
+        if wanted.sql is None:
+            return result
+        read = QueueRead(queue_id.topic, queue_id.queue_id, offset, limits)
+        first = passed(result, compiled(wanted.sql), limits)
+        more = further(read, wanted.sql, first)
+        return first if more is None else both(read, wanted.sql, first, (yield more))
 
     def _again(
         self, wanted: WantedMessages, queue_id: QueueId, queue: PopQueue, steady_ms: int, count: int
@@ -414,7 +423,7 @@ class Taking:
         if not found.records:
             if found.next != queue.next:  # nothing that the filter wants
                 event = Popped(queue_id, found.next, queue.attempt, [])
-                self._book.record([event], lambda outcome: None)
+                self._book.record([event], partial(self._passed_over, queue_id, found.rest))
             return None
         changed = {at for at, item in found.again.items() if queue.held.get(at) != item}
         if wanted.ordered and changed:
@@ -436,6 +445,11 @@ class Taking:
         event = Popped(queue_id, found.next, wanted.attempt, messages)
         self._book.record([event], partial(stored, queue_id.queue_id))
         return Taken(queue_id.queue_id, messages, b"".join(pieces), found.rest)
+
+    def _passed_over(self, queue_id: QueueId, rest: int, outcome: SendOutcome) -> None:
+        """Who waits goes on behind what the filter left; by now they wait in their line."""
+        if rest and outcome.code == ResponseCode.SUCCESS:
+            self._loop.call_soon(self._look_again, queue_id)
 
     def _take_dead(
         self, wanted: WantedMessages, queue_id: QueueId, queue: PopQueue, records: dict[int, bytes]

@@ -283,7 +283,9 @@ def test_groups_of_one_client_are_counted_over_all_its_heartbeats(client, proces
     [
         (SubscriptionData("T", "TagA || TagB"), 0),
         (SubscriptionData("T", "||"), 23),
-        (SubscriptionData("T", "a > 1", expression_type="SQL92"), 1),
+        (SubscriptionData("T", "a > 1", expression_type="SQL92"), 0),
+        (SubscriptionData("T", "a >", expression_type="SQL92"), 23),
+        (SubscriptionData("T", "a > 1", expression_type="CLASS"), 1),
     ],
 )
 def test_check_client_config(client, subscription, code) -> None:

@@ -243,11 +243,14 @@ async def test_only_what_the_filter_wants_is_handed_out(serve, group) -> None:
     assert list(await consumer.pop(exp="Red")) == ["c"], "what was passed over is done"
 
 
-async def test_filters_that_are_none_by_tags_are_refused_in_words(serve, group) -> None:
-    consumer = Consumer(serve())
-    answer = consumer.call(200050, {**POP, "expType": "SQL92", "exp": "a > 1"})
+@pytest.mark.parametrize(
+    ("kind", "words"), [("CLASS", "'CLASS'"), ("SQL92", "line 1, column 4")], ids=str
+)
+@pytest.mark.parametrize("code", [200050, 200054])
+async def test_filters_that_are_none_are_refused_in_words(serve, code, kind, words) -> None:
+    answer = Consumer(serve()).call(code, {**POP, "expType": kind, "exp": "a >"})
     assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert "SQL92" in answer.remark
+    assert words in answer.remark
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ async def test_an_empty_queue(client, offset, code) -> None:
         pytest.param({"queueId": 4}, 29, "readQueueNums:[4]", id="queue beyond"),
         pytest.param({"queueId": -1}, 29, "queueId[-1]", id="negative queue"),
         pytest.param({"subscription": "||"}, 23, "names no tag", id="no tag"),
-        pytest.param({"expressionType": "SQL92"}, 1, "SQL92", id="SQL in the request"),
+        pytest.param({"expressionType": "CLASS"}, 1, "message by CLASS", id="no such filter"),
+        pytest.param({"expressionType": "SQL92"}, 23, "line 1, column 1", id="not SQL"),
         pytest.param({"sysFlag": 0}, 24, "group info not exist", id="no heartbeat"),
     ],
 )
@@ -124,13 +125,6 @@ async def test_a_heartbeats_subscription_serves_pulls_without_one(client, group)
     assert client.call(11, {**PULL, "sysFlag": 0, "subVersion": 6}).code == 25
     group.add_topic(TopicConfig("Other"))
     assert client.call(11, {**PULL, "sysFlag": 0, "topic": "Other"}).code == 24
-
-
-async def test_a_subscription_by_sql_is_refused_when_it_pulls(client) -> None:
-    _beat(client, SubscriptionData("TopicTest", "a > 1", expression_type="SQL92"))
-    answer = client.call(11, {**PULL, "sysFlag": 0})
-    assert answer.code == 1
-    assert "does not support consumer to filter message by SQL92" in answer.remark
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from gantry_broker.tier import waits
 from gantry_broker.tier.core.locate import Gone, Queue
 from gantry_broker.tier.core.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.records import decode_records
+from gantry_protocol.records import decode_records, encode_record
+from msgspec.structs import replace
 from support import stores
 from support.group_view import FakeGroup
 
@@ -111,6 +112,19 @@ async def test_what_a_client_is_told(client, tier, said, code, following, remark
     numbers = ("nextBeginOffset", "minOffset", "maxOffset")
     told = None if answer.ext is None else [answer.ext[one] for one in numbers]
     assert told == (None if following is None else [str(following), "0", "6"])
+
+
+async def test_what_comes_from_the_tier_passes_the_filter_too(client, tier) -> None:
+    filtered = {"expressionType": "SQL92", "subscription": "v > 2"}
+    record = stores.message("TopicTest", 0, b"-", properties="v\x012\x02")
+    tier.answer = Messages(encode_record(replace(record, queue_offset=1)), 1, 2)
+    answer = await answered(client, **filtered)
+    assert (answer.code, answer.ext["nextBeginOffset"], answer.body) == (20, "2", b"")
+    assert [wanted.max_count for _, wanted, _ in tier.asked] == [32, 800], "further at once"
+    body = encode_record(replace(record, queue_offset=1, properties="v\x013\x02"))
+    tier.answer = Messages(body, 1, 2)
+    answer = await answered(client, **filtered)
+    assert (answer.code, answer.ext["nextBeginOffset"], answer.body) == (0, "2", body)
 
 
 async def test_the_border_is_crossed_without_gap_or_double(client, tier) -> None:

@@ -115,8 +115,9 @@ class Front:
     def answers(self) -> list[RemotingCommand]:
         return [answer for _, answer in self.pipe.connection.replies]
 
-    def beat(self, *topics: str) -> None:
-        wanted = [SubscriptionData(topic=topic, sub_string="*") for topic in topics]
+    def beat(self, *topics: str, sql: str = "") -> None:
+        kind = "SQL92" if sql else "TAG"
+        wanted = [SubscriptionData(each, sql or "*", expression_type=kind) for each in topics]
         data = HeartbeatData(
             "c1", consumer_data_set=[ConsumerData("g", subscription_data_set=wanted)]
         )
@@ -221,6 +222,24 @@ async def test_a_pull_that_would_be_refused_is_the_masters(front: Front) -> None
     assert not front.pull(topic="NoSuchTopic")
     assert not front.pull(queueId="9")
     assert not front.pull(expressionType="SQL92")
+
+
+async def test_a_filter_in_sql_is_the_fronts_to_apply(front: Front) -> None:
+    for number in (1, 2, 3):
+        assert front.send(
+            b"%d" % number, i=f"UNIQ_KEY\u0001KEY-{number}\u0002v\u0001{number}\u0002"
+        )
+    assert front.pull(expressionType="SQL92", subscription="v > 2 OR v = 1")
+    answer = front.answers()[-1]
+    assert [record.body for record in decode_records(answer.body)] == [b"1", b"3"]
+    assert front.pull(expressionType="SQL92", subscription="v > 3")
+    answer = front.answers()[-1]
+    assert (answer.code, answer.ext["nextBeginOffset"], answer.body) == (20, "3", b"")
+    front.beat("TopicTest", sql="v = 2")
+    assert front.pull(sysFlag="0")
+    assert [record.body for record in decode_records(front.answers()[-1].body)] == [b"2"]
+    front.beat("TopicTest", sql="v = ")
+    assert not front.pull(sysFlag="0"), "its master says what is wrong with it"
 
 
 async def test_no_pull_is_taken_before_the_newest_settings_are_read(front: Front) -> None:

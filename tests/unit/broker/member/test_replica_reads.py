@@ -129,6 +129,18 @@ async def test_a_replica_reads_and_its_client_stays(replica: Replica) -> None:
     assert (replica.reads.served, replica.reads.read_bytes > 0) == (1, True)
 
 
+async def test_a_replica_applies_filters_in_sql(replica: Replica) -> None:
+    for number in (6, 7):
+        record = stores.message("TopicTest", 1, b"%d" % number, properties=f"v\x01{number}\x02")
+        stores.put(replica.group.messages, record)
+    stores.confirm(replica.group.messages)
+    assert replica.pull(0, expressionType="SQL92", subscription="v <> 6")
+    assert replica.bodies() == [b"7"]
+    assert replica.answer() == (ResponseCode.SUCCESS, 8, ME)
+    assert replica.pull(0, expressionType="SQL92", subscription="v = 8")
+    assert replica.answer() == (ResponseCode.PULL_RETRY_IMMEDIATELY, 8, ME)
+
+
 @pytest.mark.parametrize(
     ("offset", "more"),
     [
@@ -137,7 +149,7 @@ async def test_a_replica_reads_and_its_client_stays(replica: Replica) -> None:
         pytest.param(6, {}, id="at its end, without waiting"),
         pytest.param(0, {"topic": "nowhere"}, id="a topic that it does not know"),
         pytest.param(0, {"queueId": "9"}, id="a queue that is not there"),
-        pytest.param(0, {"expressionType": "SQL92"}, id="a filter that the master refuses"),
+        pytest.param(0, {"expressionType": "SQL92"}, id="no filter, as the master says"),
     ],
 )
 async def test_the_rest_is_the_masters(replica: Replica, offset: int, more: dict[str, str]) -> None:
