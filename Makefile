@@ -77,6 +77,11 @@ measure-queues: venv ## what QUEUES queues (default a million) cost the message 
 	@mkdir -p build/bench
 	@$(BIN)/python -m gantry_lab.measure.queues $(QUEUES) | tee build/bench/queues.jsonl
 
+.PHONY: measure-filters
+measure-filters: venv ## records per second that a filter in SQL is asked about
+	@mkdir -p build/bench
+	@$(BIN)/python -m gantry_lab.measure.filters | tee build/bench/filters.jsonl
+
 .PHONY: attacks
 attacks: venv ## what a producer and a consumer keep of their rate beside each of 32 attacks (twenty minutes)
 	@mkdir -p build/bench
