@@ -37,6 +37,7 @@ from gantry_broker.clients.view import GroupView
 # These skip a rebalance when 38 fails. Others (Go) take a failure for an empty list and release all
 # their queues; for them only a lost connection is a safe answer.
 _TOLERATES_ERRORS = ("JAVA", "CPP")
+FILTERS_BY_SQL = 233  # V4_1_0: Java clients send no filter in SQL to brokers that say an older one
 
 
 class Membership:
@@ -70,7 +71,9 @@ class Membership:
         if refusal is not None:
             data = replace(data, consumer_data_set=taken)
         self._sessions.heartbeat(conn, request.language, request.version, data)
-        return reply(request) if refusal is None else reply(request, *refusal)
+        answer = reply(request) if refusal is None else reply(request, *refusal)
+        answer.version = FILTERS_BY_SQL
+        return answer
 
     def _is_known(self, group: str) -> bool:
         """Whether a consumer group has members, or had some: then it has its retry topic."""

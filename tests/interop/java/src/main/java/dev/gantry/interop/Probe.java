@@ -12,6 +12,7 @@ import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -67,7 +68,7 @@ public final class Probe {
                 soak(nameServers, topic, Integer.parseInt(args[3]));
                 break;
             case "lite-pull":
-                litePull(nameServers, topic, Integer.parseInt(args[3]));
+                litePull(nameServers, topic, Integer.parseInt(args[3]), selector(args));
                 break;
             case "pull":
                 pull(nameServers, topic, Integer.parseInt(args[3]));
@@ -79,10 +80,10 @@ public final class Probe {
                 push(nameServers, topic, args[3]);
                 break;
             case "member":
-                member(nameServers, topic, args[3]);
+                member(nameServers, topic, args[3], selector(args));
                 break;
             case "pop":
-                pop(nameServers, topic, args[3]);
+                pop(nameServers, topic, args[3], selector(args));
                 break;
             case "orderly":
                 orderly(nameServers, topic, args[3], Integer.parseInt(args[4]));
@@ -90,6 +91,11 @@ public final class Probe {
             default:
                 throw new IllegalArgumentException(args[0]);
         }
+    }
+
+    /** What a consumer wants, by the SQL that may follow its other arguments. */
+    private static MessageSelector selector(String[] args) {
+        return args.length > 4 ? MessageSelector.bySql(args[4]) : MessageSelector.byTag("*");
     }
 
     /** Sends {@code count} messages one after another, pausing {@code pauseMillis} after each. */
@@ -248,11 +254,11 @@ public final class Probe {
      * Receives {@code count} messages, and then what else comes until there were three seconds of silence, with the
      * consumer that pulls for its caller.
      */
-    private static void litePull(String nameServers, String topic, int count) throws Exception {
+    private static void litePull(String nameServers, String topic, int count, MessageSelector wanted) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("interop-lite-pull");
         consumer.setNamesrvAddr(nameServers);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topic, "*");
+        consumer.subscribe(topic, wanted);
         consumer.start();
         say("READY");
         int received = 0;
@@ -284,11 +290,11 @@ public final class Probe {
 
     /** Is a member of a consumer group until the process is ended, and tells twice a second which queues it holds. */
     @SuppressWarnings("deprecation")
-    private static void member(String nameServers, String topic, String group) throws Exception {
+    private static void member(String nameServers, String topic, String group, MessageSelector wanted) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServers);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topic, "*");
+        consumer.subscribe(topic, wanted);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt one : messages) {
                 say("GOT " + one.getMsgId() + " " + place(context.getMessageQueue()) + " " + one.getQueueOffset());
@@ -335,7 +341,7 @@ public final class Probe {
      * Is a member of a consumer group that its broker may have pop, until the process is ended; fails the first try of
      * each tenth message.
      */
-    private static void pop(String nameServers, String topic, String group) throws Exception {
+    private static void pop(String nameServers, String topic, String group, MessageSelector wanted) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServers);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -343,7 +349,7 @@ public final class Probe {
         DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
         DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class).invoke(consumer, 10_000L);
         consumer.setConsumeMessageBatchMaxSize(1);
-        consumer.subscribe(topic, "*");
+        consumer.subscribe(topic, wanted);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             MessageExt message = messages.get(0);
             boolean popped = message.getProperty("POP_CK") != null;
