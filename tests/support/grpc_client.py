@@ -86,7 +86,7 @@ class GrpcClient:
         wanted.message_queue.CopyFrom(self.queue(topic, place, changes.pop("queue_id", -1)))
         wanted.invisible_duration.FromMilliseconds(changes.pop("invisible_ms", 10_000))
         wanted.long_polling_timeout.FromMilliseconds(changes.pop("poll_ms", 0))
-        wanted.filter_expression.type = 1
+        wanted.filter_expression.type = 2 if changes.pop("is_sql", False) else 1
         wanted.filter_expression.expression = changes.pop("expression", "*")
         for name, value in changes.items():
             setattr(wanted, name, value)

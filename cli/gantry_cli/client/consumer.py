@@ -20,10 +20,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
+from gantry_protocol.bodies import CheckClientRequestBody, SubscriptionData, encode_body
 from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
-from gantry_protocol.errors import RemotingError, ResolveError, WireError
+from gantry_protocol.errors import GantryError, RemotingError, ResolveError, WireError
 from gantry_protocol.headers.client import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
@@ -51,6 +52,7 @@ POSITIONED = (
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
 )
+SQL92 = "SQL92"
 CALL_TIMEOUT_S = 1.0
 FIRST_RETRY_S = 0.02
 MAX_RETRY_S = 0.3
@@ -96,6 +98,7 @@ class Consumer:
         group: the consumer group whose offsets are read and committed.
         on_received: awaited once for each record; while it waits, its queue is not read on.
         start: where to begin.
+        sql: the filter that records must pass; None for all.
         suspend_s: how long a broker may hold a pull that finds nothing.
         batch_max: records asked for by one pull.
         route_interval_s: how often new queues are looked for.
@@ -114,6 +117,7 @@ class Consumer:
         *,
         group: str = "gantry",
         start: Start = Start.COMMITTED,
+        sql: str | None = None,
         suspend_s: float = 2.0,
         batch_max: int = 32,
         route_interval_s: float = 1.0,
@@ -125,6 +129,7 @@ class Consumer:
         self._group = group
         self._on_received = on_received
         self._start = start
+        self._sql = sql
         self._suspend_s = suspend_s
         self._batch_max = batch_max
         self._route_interval_s = route_interval_s
@@ -241,8 +246,8 @@ class Consumer:
             commit_offset=0,
             suspend_timeout_ms=int(self._suspend_s * 1000),
             sub_version=0,
-            subscription="*",
-            expression_type="TAG",
+            subscription="*" if self._sql is None else self._sql,
+            expression_type="TAG" if self._sql is None else SQL92,
             broker_name=state.queue.broker_name,
         )
         member, timeout_s = state.member, self._suspend_s + CALL_TIMEOUT_S
@@ -284,6 +289,20 @@ class Consumer:
             return await self._calls.call(queue.at(member), command, timeout_s)
         except (RemotingError, ResolveError, WireError):
             return None
+
+
+async def check_filter(calls: Caller, queue: Queue, topic: str, group: str, sql: str) -> None:
+    """Have a broker say what is wrong with a filter, before anything is read with it.
+
+    Raises:
+        GantryError: the broker refuses it, or does not answer.
+    """
+    wanted = SubscriptionData(topic, sql, expression_type=SQL92)
+    body = encode_body(CheckClientRequestBody("gantry", group, wanted))
+    command = request(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    answer = await calls.call(queue.at(MASTER_ID), command, CALL_TIMEOUT_S)
+    if answer.code != ResponseCode.SUCCESS:
+        raise GantryError(answer.remark or f"the broker refuses the filter with {answer.code}")
 
 
 def _offset(answer: RemotingCommand | None) -> int | None:

@@ -9,7 +9,7 @@ import click
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import decode_properties
 
-from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start, check_filter
 from gantry_cli.client.session import session
 from gantry_cli.options import asynchronous, json_option, nameserver_option
 from gantry_cli.output import print_json
@@ -28,7 +28,8 @@ COMMIT_INTERVAL_S = 1.0
 Examples:
   gantry consume orders                          from where the group left off, until Ctrl-C
   gantry consume orders --from earliest --count 1000 --json
-  gantry consume orders --idle 2                 until nothing came for 2 s""",
+  gantry consume orders --idle 2                 until nothing came for 2 s
+  gantry consume orders --filter "amount > 500"  by SQL92 on the messages' properties""",
 )
 @click.argument("topic")
 @click.option("--group", default="gantry", show_default=True, help="Consumer group.")
@@ -40,6 +41,7 @@ Examples:
     type=click.Choice([start.value for start in Start]),
     help="Where to begin; 'committed' falls back to the earliest message.",
 )
+@click.option("--filter", "sql", help="Only messages whose properties pass this SQL92.")
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
 @click.option("--idle", "idle_s", type=click.FloatRange(0.1), help="End after so quiet seconds.")
 @click.option(
@@ -52,6 +54,7 @@ async def consume(
     topic: str,
     group: str,
     start: str,
+    sql: str | None,
     count: int | None,
     idle_s: float | None,
     commit: bool,
@@ -67,7 +70,10 @@ async def consume(
     """
     received: asyncio.Queue[ReceivedRecord] = asyncio.Queue(maxsize=QUEUED_MAX)
     async with session(await name_servers(nameservers)) as client:
-        await client.routes.fetch(topic)  # a topic that is not there is an error, not a long wait
+        # A topic that is not there is an error, not a long wait.
+        route = await client.routes.fetch(topic)
+        if sql is not None and route.readable:
+            await check_filter(client.calls, route.readable[0], topic, group, sql)
         consumer = Consumer(
             client.routes,
             client.calls,
@@ -75,6 +81,7 @@ async def consume(
             received.put,
             group=group,
             start=Start(start),
+            sql=sql,
             commit_interval_s=COMMIT_INTERVAL_S if commit else None,
         )
         reading = asyncio.create_task(consumer.run())

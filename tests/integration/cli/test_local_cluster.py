@@ -189,6 +189,17 @@ def test_up_twice_is_harmless(cluster: CliCluster) -> None:
     assert "was up already" in cluster.gantry("local", "up")
 
 
+def test_messages_are_consumed_by_a_filter(cluster: CliCluster) -> None:
+    for tag in ("red", "blue"):
+        cluster.gantry("produce", "filtered", "--count", "5", "--tag", tag)
+    args = ("consume", "filtered", "--from", "earliest", "--idle", "3", "--json", "--filter")
+    found = cluster.gantry(*args, "TAGS <> 'red' AND UNIQ_KEY IS NOT NULL").splitlines()
+    assert [json.loads(line)["properties"]["TAGS"] for line in found] == ["blue"] * 5
+    refused = cluster.run(*args, "TAGS LIKE 'r%'")
+    assert refused.returncode != 0
+    assert "line 1, column 6: 'LIKE' belongs to nothing before it." in refused.stderr
+
+
 def test_invalid_group_is_refused_with_what_to_change(cluster: CliCluster) -> None:
     manifest = (
         "{apiVersion: mq.gantry.dev/v1alpha1, kind: BrokerGroup, metadata: {name: wrong}, "

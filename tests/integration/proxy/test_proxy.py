@@ -114,6 +114,18 @@ async def test_sent_received_and_acknowledged_at_another_proxy(
     assert (await client.receive(topic, "g", PLACE))[0] == "MESSAGE_NOT_FOUND"
 
 
+async def test_what_passes_a_filter_in_sql_is_received(client: GrpcClient, topic: str) -> None:
+    for tag in ("paid", "open", "paid"):
+        assert code(await client.send(topic, tag.encode(), tag=tag)) == "OK"
+    wanted = {"is_sql": True, "expression": "TAGS IN ('open') AND UNIQ_KEY IS NOT NULL"}
+    found = await taken(client, topic, **wanted)
+    assert list(found) == [b"open"]
+    assert await client.ack(topic, "g", handle(found[b"open"])) == ["OK"]
+    assert (await client.receive(topic, "g", PLACE, **wanted))[0] == "MESSAGE_NOT_FOUND"
+    refused = await client.receive(topic, "g", PLACE, is_sql=True, expression="TAGS IN (open)")
+    assert refused == ("ILLEGAL_FILTER_EXPRESSION", [])
+
+
 async def test_a_message_comes_at_its_moment_unless_it_is_taken_back(
     client: GrpcClient, other: GrpcClient, topic: str
 ) -> None:
