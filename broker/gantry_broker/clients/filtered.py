@@ -11,7 +11,7 @@ bounded in records, bytes and terms, so a filter that nothing passes holds nobod
 import asyncio
 from typing import Protocol
 
-from gantry_broker.clients.core.filters.sql import compiled, passed
+from gantry_broker.clients.core.filters.sql import FILTERS
 from gantry_broker.store.contract import (
     GetResult,
     GetStatus,
@@ -36,7 +36,7 @@ def further(wanted: QueueRead, sql: str, first: GetResult) -> QueueRead | None:
     """The second part of a look, when nothing of the first part passes; None if there is none."""
     if first.status is not GetStatus.NO_MATCHED_MESSAGE or first.next_offset >= first.max_offset:
         return None
-    limits = ReadLimits(compiled(sql).records_max, LOOK_BYTES)
+    limits = ReadLimits(FILTERS.get(sql).records_max, LOOK_BYTES)
     return QueueRead(wanted.topic, wanted.queue_id, first.next_offset, limits)
 
 
@@ -44,7 +44,7 @@ def both(wanted: QueueRead, sql: str, first: GetResult, second: GetResult | Refu
     """A look, of its two parts; where the second has no records, the reader hears so next time."""
     if isinstance(second, Refusal) or second.status is not GetStatus.FOUND:
         return first
-    return passed(second, compiled(sql), wanted.limits)
+    return FILTERS.apply(second, sql, wanted.limits)
 
 
 def read_filtered(store: Readable, wanted: QueueRead, sql: str | None, done: WasRead) -> None:
@@ -59,7 +59,7 @@ def read_filtered(store: Readable, wanted: QueueRead, sql: str | None, done: Was
         if isinstance(result, Refusal):
             done(result)
             return
-        first = passed(result, compiled(sql), wanted.limits)
+        first = FILTERS.apply(result, sql, wanted.limits)
         more = further(wanted, sql, first) if clock() - asked_s < LATE_S else None
         if more is None:
             done(first)

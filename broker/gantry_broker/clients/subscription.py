@@ -9,7 +9,7 @@ from gantry_protocol.bodies import SubscriptionData
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import tags_code
 
-from gantry_broker.clients.core.filters.sql import SQL92, compiled
+from gantry_broker.clients.core.filters.sql import FILTERS, SQL92
 
 TAG = "TAG"
 ALL = "*"
@@ -34,7 +34,7 @@ def parse(
         BodyError: the expression names no tag, or is no filter in SQL.
     """
     if not is_tag(expression_type):
-        sql = compiled(expression or "").source
+        sql = FILTERS.get(expression or "").source
         return SubscriptionData(topic=topic, sub_string=sql, expression_type=SQL92)
     if not expression or expression == ALL:
         return SubscriptionData(topic=topic, sub_string=ALL)
@@ -72,4 +72,4 @@ def check_sql(subscription: SubscriptionData) -> None:
     """
     sql = wanted_sql(subscription)
     if sql is not None:
-        compiled(sql)
+        FILTERS.get(sql)

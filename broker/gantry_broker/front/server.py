@@ -28,6 +28,7 @@ from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
 from prometheus_client import CollectorRegistry
 
+from gantry_broker.clients.filter_metrics import FilterCollector
 from gantry_broker.control.core.course import CALM_S, LOOK_S
 from gantry_broker.control.peers import ControllerPeers
 from gantry_broker.front.ageing import end_old
@@ -96,6 +97,7 @@ class FrontServer:
         stack.push_async_callback(self._close_groups)
         made = CollectorRegistry()
         made.register(FrontCollector(self))
+        made.register(FilterCollector())
         if self.buckets is not None:
             made.register(StoreCollector(lambda: self.buckets.calls if self.buckets else {}))
         http = HttpServer(ready=self.ready, registry=made)

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.clients.delivery import Delivery
+from gantry_broker.clients.filter_metrics import FilterCollector
 from gantry_broker.clients.pop.metrics import PopCollector
 from gantry_broker.clients.pop.requests import PopRequests
 from gantry_broker.clients.transaction_metrics import TransactionCollector
@@ -97,6 +98,7 @@ def registry(
     made.register(ProcessCollector(hosted, shared, stores))
     made.register(GroupsCollector(hosted, labelled=labelled))
     made.register(SharedTierCollector(lambda: shared.tier))
+    made.register(FilterCollector())
     return made
 
 

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.core.delay.retries import DEAD_LETTER_PREFIX, Fate, returned
-from gantry_broker.clients.core.filters.sql import compiled, passed
+from gantry_broker.clients.core.filters.sql import FILTERS
 from gantry_broker.clients.core.pop.ledger import Held, PopQueue
 from gantry_broker.clients.core.pop.records import Acked, InFlight, OffsetMoved, Popped, QueueId
 from gantry_broker.clients.creation import TopicCreation
@@ -384,7 +384,7 @@ class Taking:
         if wanted.sql is None:
             return result
         read = QueueRead(queue_id.topic, queue_id.queue_id, offset, limits)
-        first = passed(result, compiled(wanted.sql), limits)
+        first = FILTERS.apply(result, wanted.sql, limits)
         more = further(read, wanted.sql, first)
         return first if more is None else both(read, wanted.sql, first, (yield more))
 

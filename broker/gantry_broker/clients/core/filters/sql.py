@@ -65,43 +65,6 @@ def _value(text: bytes, needle: bytes) -> str | None:
     return None
 
 
-class Compiled:
-    """Filters that were used lately.
-
-    Args:
-        chars_max: of all their texts: a character takes up to 50 bytes, compiled.
-    """
-
-    def __init__(self, chars_max: int) -> None:
-        """None yet."""
-        self._chars_max = chars_max
-        self._chars = 0
-        self._filters: dict[str, SqlFilter] = {}  # in the order of their last uses
-
-    def __len__(self) -> int:
-        return len(self._filters)
-
-    def get(self, source: str) -> SqlFilter:
-        """The filter that ``source`` is.
-
-        Raises:
-            FilterError: it does not parse, or is too large.
-        """
-        found = self._filters.pop(source, None)
-        if found is None:
-            found = SqlFilter(source)
-            self._chars += len(source) + _OTHER_CHARS
-        self._filters[source] = found
-        while self._chars > self._chars_max and len(self._filters) > 1:
-            oldest = next(iter(self._filters))
-            del self._filters[oldest]
-            self._chars -= len(oldest) + _OTHER_CHARS
-        return found
-
-
-compiled = Compiled(COMPILED_CHARS_MAX).get
-
-
 def passed(result: GetResult, wanted: SqlFilter, limits: ReadLimits) -> GetResult:
     """The part of a read that passes; the reader goes on behind what was examined.
 
@@ -132,3 +95,54 @@ def passed(result: GetResult, wanted: SqlFilter, limits: ReadLimits) -> GetResul
         len(kept),
         result.remark,
     )
+
+
+class Filters:
+    """Filters that were used lately, and what came of them.
+
+    Args:
+        chars_max: of all their texts: a character takes up to 50 bytes, compiled.
+
+    Attributes:
+        examined: records that were read to be filtered, ever.
+        passed: of these, those that passed and fitted into an answer.
+    """
+
+    def __init__(self, chars_max: int) -> None:
+        """None yet."""
+        self.examined = 0
+        self.passed = 0
+        self._chars_max = chars_max
+        self._chars = 0
+        self._filters: dict[str, SqlFilter] = {}  # in the order of their last uses
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def get(self, source: str) -> SqlFilter:
+        """The filter that ``source`` is.
+
+        Raises:
+            FilterError: it does not parse, or is too large.
+        """
+        found = self._filters.pop(source, None)
+        if found is None:
+            found = SqlFilter(source)
+            self._chars += len(source) + _OTHER_CHARS
+        self._filters[source] = found
+        while self._chars > self._chars_max and len(self._filters) > 1:
+            oldest = next(iter(self._filters))
+            del self._filters[oldest]
+            self._chars -= len(oldest) + _OTHER_CHARS
+        return found
+
+    def apply(self, result: GetResult, source: str, limits: ReadLimits) -> GetResult:
+        """``passed``, by the filter that ``source`` is."""
+        found = passed(result, self.get(source), limits)
+        self.examined += result.count
+        self.passed += found.count
+        return found
+
+
+FILTERS = Filters(COMPILED_CHARS_MAX)
+"""Of this process: what a filter says depends on nothing but its text."""

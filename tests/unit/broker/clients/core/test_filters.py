@@ -10,7 +10,7 @@ import pytest
 from gantry_broker.clients.core.filters import grammar, sql
 from gantry_broker.clients.core.filters.evaluation import NoAnswerError, function_of, names_of
 from gantry_broker.clients.core.filters.grammar import DEPTH_MAX, LISTED_MAX, TERMS_MAX, parse
-from gantry_broker.clients.core.filters.sql import Compiled, SqlFilter, passed
+from gantry_broker.clients.core.filters.sql import Filters, SqlFilter, passed
 from gantry_broker.clients.core.filters.tokens import TEXT_MAX, FilterError
 from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
 from gantry_protocol.records import (
@@ -299,7 +299,7 @@ def test_nothing_that_passes_is_no_match_and_goes_on_all_the_same() -> None:
 def test_a_filter_is_compiled_once_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
     monkeypatch.setattr(sql, "parse", lambda source: parsed.append(source) or grammar.parse(source))
-    kept = Compiled(180)
+    kept = Filters(180)
     for source in ("a = 1", "b = 1", "a = 1", "c = 1", "d = 1", "a = 1", "b = 1"):
         assert kept.get(source).source == source
     assert parsed == ["a = 1", "b = 1", "c = 1", "d = 1", "b = 1"], "who was not used goes first"
