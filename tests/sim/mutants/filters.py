@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 CLIENTS = "gantry_broker.clients"
@@ -17,6 +17,19 @@ def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str
 
 
 MUTANTS = (
+    Mutant(
+        "pull-forgets-its-filter",
+        "filters",
+        "a consumer that filters gets every message, whichever member it asks",
+        (
+            Edit(
+                f"{CLIENTS}.pull_reads:PullReader.begin",
+                "sql=subscriptions.wanted_sql(subscription)",
+                "sql=None",
+            ),
+        ),
+        Seeds("product-readers", 3),
+    ),
     _mutant(
         "filter-forgotten",
         "a group that filters gets every message",
