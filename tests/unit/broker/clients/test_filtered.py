@@ -114,7 +114,7 @@ async def test_one_pull_looks_at_a_bounded_number_and_a_reader_gets_to_the_end(
     assert looks[:3] == [(20, 832), (20, 1_664), (0, 2_001)]
     assert looks[3] == (19, 2_001)
     large = " OR ".join(["v > 4"] * 100)
-    assert place(client.call(11, {**PULL_SQL, "subscription": large})) == (20, 32 + 26)
+    assert place(client.call(11, {**PULL_SQL, "subscription": large})) == (20, 32 + 109)
 
 
 async def test_one_pull_reads_a_bounded_number_of_bytes(client, group) -> None:

@@ -63,23 +63,6 @@ class NoAnswerError(Exception):
 _NO_ANSWER = NoAnswerError("a text was compared with what it cannot be read as")
 
 
-def names_of(node: Node) -> frozenset[str]:
-    """The properties that a filter looks at."""
-    match node:
-        case Constant():
-            return frozenset()
-        case Name(name) | Bare(name) | Within(name):
-            return frozenset({name})
-        case Compared(_, left, right):
-            return names_of(left) | names_of(right)
-        case Negated(of) | Missing(of) | Inverse(of) | Searched(_, of):
-            return names_of(of)
-        case Every(parts) | Some(parts):
-            return frozenset().union(*map(names_of, parts))
-        case _:
-            assert_never(node)
-
-
 # ---- values
 
 

@@ -15,7 +15,8 @@ What upstream refuses when it builds its objects is refused here, too: an order 
 ``= NULL``, IN of anything but a property. Upstream stops at the first word that it cannot use, and
 ignores the rest: of ``a LIKE 'x'`` it takes ``a``. Here the whole text is the filter.
 
-Bounded: characters, terms, texts of all IN lists, and how deep terms stand in each other.
+Bounded: characters, terms, properties, searches in texts, texts of all IN lists, and how deep terms
+stand in each other.
 """
 
 import math
@@ -25,6 +26,8 @@ from typing import NamedTuple, TypeAlias
 from gantry_broker.clients.core.filters.tokens import Token, refusal, shown, tokens
 
 TERMS_MAX = 512  # values, properties and what compares them: three in ``a > 5``
+NAMES_MAX = 64
+CONTAINS_MAX = 32  # each may look at all of a text
 LISTED_MAX = 1_024
 DEPTH_MAX = 32
 INT64_MAX = 2**63 - 1
@@ -125,10 +128,19 @@ CONDITIONS = (Compared, Missing, Searched, Within, Bare, Inverse, Every, Some)
 
 
 class Parsed(NamedTuple):
-    """A filter, and what it costs: the terms of one evaluation."""
+    """A filter, and what it costs.
+
+    Attributes:
+        root: of the tree.
+        terms: of one evaluation.
+        names: of properties.
+        contains: searches in texts.
+    """
 
     root: Node
     terms: int
+    names: list[str]
+    contains: int
 
 
 def parse(source: str) -> Parsed:
@@ -138,12 +150,15 @@ def parse(source: str) -> Parsed:
         FilterError: it does not parse, or is too large.
     """
     parser = _Parser(source)
-    return Parsed(parser.whole(), parser.terms)
+    root = parser.whole()
+    return Parsed(root, parser.terms, sorted(parser.names), parser.contains)
 
 
 class _Parser:
     def __init__(self, source: str) -> None:
         self.terms = 0
+        self.contains = 0
+        self.names: set[str] = set()
         self._listed = 0
         self._depth = 0
         self._source = source
@@ -297,6 +312,10 @@ class _Parser:
         if kind == "BETWEEN":
             return self._between(left, first, is_not=is_not)
         if kind != "IN":
+            self.contains += kind == "CONTAINS"
+            if self.contains > CONTAINS_MAX:
+                why = f"it has more than {CONTAINS_MAX} CONTAINS"
+                raise refusal(self._source, self._next.at, why)
             return Searched(kind, left, self._text(), is_not)
         if not isinstance(left, Name):
             raise refusal(self._source, first.at, "IN takes a property")
@@ -362,6 +381,10 @@ class _Parser:
                 return Constant(None)
             case "name":
                 self._count(self._take())
+                self.names.add(token.image)
+                if len(self.names) > NAMES_MAX:
+                    why = f"it names more than {NAMES_MAX} properties"
+                    raise refusal(self._source, token.at, why)
                 return Name(token.image)
             case "(":
                 self._enter(self._take())

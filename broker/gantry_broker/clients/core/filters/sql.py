@@ -3,12 +3,15 @@
 Rule protected: a record is never decoded for a filter. Of its bytes only the properties are looked
 at, and of these only the ones that the filter names.
 
-What one look at a queue may cost is bounded by ``records_max``: the more terms, the fewer records.
+What one look at a queue may cost is bounded: the more an expression asks, and the longer the
+properties are, the fewer records it examines, at least one.
 """
+
+import re
 
 from gantry_protocol.records import properties_at
 
-from gantry_broker.clients.core.filters.evaluation import NoAnswerError, function_of, names_of
+from gantry_broker.clients.core.filters.evaluation import NoAnswerError, function_of
 from gantry_broker.clients.core.filters.grammar import parse
 from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
 
@@ -16,7 +19,10 @@ SQL92 = "SQL92"
 COMPILED_CHARS_MAX = 1_000_000  # of filters that are kept, 50 MB; others are compiled again
 _OTHER_CHARS = 50  # what the shortest filter takes besides
 EXAMINED_MAX = 800  # records in one look, as of upstream's
-_TERMS_EXAMINED = 8_000  # in one look: milliseconds
+LOOK_WORK = 2_000_000  # of one look, in units of about 5 ns: 10 ms, however they were chosen
+_TERM_WORK = 60
+_CONTAINS_WORK = 3  # for each byte of the properties; finding a name takes 1
+_USUAL_BYTES = 256  # of properties
 
 
 class SqlFilter:
@@ -26,22 +32,28 @@ class SqlFilter:
         source: its text.
 
     Attributes:
-        records_max: to be examined in one look.
+        records_max: to be read for one look.
         source: its text.
 
     Raises:
         FilterError: it does not parse, or is too large.
     """
 
-    __slots__ = ("_needles", "_run", "records_max", "source")
+    __slots__ = ("_byte_work", "_needles", "_own_work", "_run", "records_max", "source")
 
     def __init__(self, source: str) -> None:
         parsed = parse(source)
-        names = sorted(names_of(parsed.root))
+        names = parsed.names
         self.source = source
         self._needles = [b"\x02%b\x01" % name.encode() for name in names]
         self._run = function_of(parsed.root, {name: at for at, name in enumerate(names)})
-        self.records_max = min(EXAMINED_MAX, _TERMS_EXAMINED // (parsed.terms + len(names)))
+        self._own_work = _TERM_WORK * (parsed.terms + len(names))
+        self._byte_work = len(names) + _CONTAINS_WORK * parsed.contains
+        self.records_max = min(EXAMINED_MAX, LOOK_WORK // self.work(_USUAL_BYTES))
+
+    def work(self, size_bytes: int) -> int:
+        """The most that so many bytes of properties cost, as ``LOOK_WORK`` counts."""
+        return self._own_work + self._byte_work * size_bytes
 
     def passes(self, properties: bytes) -> bool:
         """Whether a message with these encoded properties is wanted."""
@@ -55,14 +67,15 @@ class SqlFilter:
 def _value(text: bytes, needle: bytes) -> str | None:
     """The value of a property, as ``decode_properties`` has it: the last one that is not empty."""
     at = text.rfind(needle)
-    while at >= 0:
-        start = at + len(needle)
-        stop = text.find(b"\x02", start)
-        value = text[start:stop] if stop >= 0 else text[start:]
-        if value:
-            return value.decode("utf-8", "replace")
-        at = text.rfind(needle, 0, at + 1)
-    return None
+    if at < 0:
+        return None
+    start = at + len(needle)
+    stop = text.find(b"\x02", start)
+    value = text[start:stop] if stop >= 0 else text[start:]
+    if not value:  # which no client writes; a loop over thousands of them would take long
+        found = re.match(b"(?s:.*)" + re.escape(needle) + b"([^\x02]+)", text)
+        return None if found is None else found[1].decode("utf-8", "replace")
+    return value.decode("utf-8", "replace")
 
 
 def passed(result: GetResult, wanted: SqlFilter, limits: ReadLimits) -> GetResult:
@@ -76,9 +89,13 @@ def passed(result: GetResult, wanted: SqlFilter, limits: ReadLimits) -> GetResul
     if result.status is not GetStatus.FOUND:
         return result
     kept: list[bytes] = []
-    kept_bytes, at, next_offset = 0, 0, result.next_offset
+    kept_bytes, at, work, next_offset = 0, 0, 0, result.next_offset
     while at < len(result.body):
         size, queue_offset, properties = properties_at(result.body, at)
+        work += wanted.work(len(properties))
+        if at and work > LOOK_WORK:
+            next_offset = queue_offset
+            break
         if wanted.passes(properties):
             if kept and (len(kept) >= limits.max_count or kept_bytes + size > limits.max_bytes):
                 next_offset = queue_offset

@@ -19,7 +19,7 @@ _KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NU
 _TOKEN = re.compile(
     r"""
     (?P<skip>[ \t\n\r\f]+
-        |--[^\n\r]*[\n\r]                       # a comment ends with its line
+        |--[^\n\r]*
         |/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
     |(?P<float>[0-9]+\.[0-9]*(?:E[+-]?[0-9]+)?|\.[0-9]+(?:E[+-]?[0-9]+)?|[0-9]+E[+-]?[0-9]+)
     |(?P<integer>0|[1-9][0-9]*L?)

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients.core.filters import grammar, sql
-from gantry_broker.clients.core.filters.evaluation import NoAnswerError, function_of, names_of
-from gantry_broker.clients.core.filters.grammar import DEPTH_MAX, LISTED_MAX, TERMS_MAX, parse
+from gantry_broker.clients.core.filters.evaluation import NoAnswerError, function_of
+from gantry_broker.clients.core.filters.grammar import (
+    CONTAINS_MAX,
+    DEPTH_MAX,
+    LISTED_MAX,
+    NAMES_MAX,
+    TERMS_MAX,
+    parse,
+)
 from gantry_broker.clients.core.filters.sql import Filters, SqlFilter, passed
 from gantry_broker.clients.core.filters.tokens import TEXT_MAX, FilterError
 from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
@@ -36,7 +43,7 @@ OURS = {
     "a + 1 > 5": "column 3: '+' belongs to nothing before it",
     "a > 5 b": "column 7: 'b' belongs to nothing before it",
     "a > 5 )": "column 7: ')' belongs to nothing before it",
-    "a > 5 -- comment": "column 7: '-' belongs to nothing before it",
+    "a = --5": "column 8: a property, a value or '(' is expected, and not the end",
     "_q='w'AND$p_1='v'": "column 7: 'AND$p_1' belongs to nothing before it",
     "a = 1.5.5": "column 8: '.5' belongs to nothing before it",
     "a = 5e": "column 6: 'e' belongs to nothing before it",
@@ -47,9 +54,9 @@ OURS = {
 
 def answers(source: str) -> str:
     """What a filter says of each of the properties, in upstream's letters."""
-    root = parse(source).root
-    names = sorted(names_of(root))
-    function = function_of(root, {name: at for at, name in enumerate(names)})
+    parsed = parse(source)
+    names = parsed.names
+    function = function_of(parsed.root, {name: at for at, name in enumerate(names)})
     found = ""
     for properties in UPSTREAM["properties"]:
         try:
@@ -121,6 +128,18 @@ def test_a_refusal_is_one_sentence_that_says_where(source: str, sentence: str) -
             id="brackets",
         ),
         pytest.param("NOT " * DEPTH_MAX + "a", "NOT " * 2_000 + "a", "deep", id="signs"),
+        pytest.param(
+            " OR ".join(["a CONTAINS 'x'"] * CONTAINS_MAX),
+            " OR ".join(["a CONTAINS 'x'"] * (CONTAINS_MAX + 1)),
+            "CONTAINS",
+            id="searches",
+        ),
+        pytest.param(
+            " OR ".join(f"a{number}" for number in range(NAMES_MAX)),
+            " OR ".join(f"a{number}" for number in range(NAMES_MAX + 1)),
+            "properties",
+            id="properties",
+        ),
         pytest.param("a" + " IS NULL" * 32, "a" + " IS NULL" * 33, "deep", id="chains"),
     ],
 )
@@ -139,7 +158,16 @@ def test_the_deepest_tree_can_be_evaluated() -> None:
 
 def test_the_larger_a_filter_the_fewer_records_are_looked_at() -> None:
     assert SqlFilter("a = 'x'").records_max == sql.EXAMINED_MAX
-    assert 1 < SqlFilter(" OR ".join(["a = 'x'"] * 150)).records_max < 20
+    assert 50 < SqlFilter(" OR ".join(["a = 'x'"] * 150)).records_max < 100
+
+
+def test_the_longer_the_properties_the_fewer_records_are_looked_at() -> None:
+    read, limits = _read(*["x" * 9_000] * 10), ReadLimits(32, 10_000)
+    few = SqlFilter(" OR ".join(["v CONTAINS 'y'"] * CONTAINS_MAX))
+    ends = [passed(read, wanted, limits).next_offset for wanted in (few, SqlFilter("v = 'y'"))]
+    assert ends == [12, 20]
+    read = _read(*["x" * 32_000] * 2)
+    assert passed(read, few, limits).next_offset == 11, "one is always looked at"
 
 
 @given(st.text(max_size=60) | st.text("aANDORNOTIS()'\",<>=+-.0125eEL*/ \n", max_size=80))
@@ -250,7 +278,7 @@ def test_properties_are_read_off_any_record(born, stored, topic, body, propertie
     assert properties_at(b"--" + record + b"--", 2) == expected
 
 
-def _read(*values: int, end: int = 100) -> GetResult:
+def _read(*values: object, end: int = 100) -> GetResult:
     records = [
         encode_record(
             MessageRecord(
