@@ -164,6 +164,24 @@ async def test_tags(user: User, topic: str, expression: str, wanted: list[int]) 
     assert await user.read(topic, subscription="C") == []
 
 
+async def test_filters_in_sql(user: User, topic: str) -> None:
+    for number in range(50):
+        properties = {"v": number, "kind": "ab"[number % 2]}
+        await user.send(b"%d" % number, topic, properties=properties)
+    wanted = {"expressionType": "SQL92", "subscription": "v > 40 AND kind = 'b' OR v IN ('7')"}
+    found = await user.read(topic, **wanted)
+    assert [int(record.body) for record in found] == [7, 41, 43, 45, 47, 49]
+    assert await user.read(topic, **wanted | {"subscription": "v > 50"}) == []
+    refused = await user.pull(topic, **wanted | {"subscription": "v > 'x'"})
+    assert refused.code == 23
+    assert "line 1, column 5" in refused.remark
+    waiting = asyncio.create_task(user.pull(topic, 50, 5_000, **wanted))
+    for number in (40, 42, 45):
+        await user.send(b"-", topic, properties={"v": number, "kind": "ab"[number % 2]})
+    answer = await waiting
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (0, "53")
+
+
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 async def test_positions_without_messages(user: User, topic: str, code: int) -> None:
     for number in range(3):

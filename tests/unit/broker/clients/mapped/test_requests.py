@@ -14,6 +14,7 @@ from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.errors import Busy, HeaderError, RequestTimeout
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, Segment
+from gantry_protocol.records import decode_records
 from gantry_protocol.send_answer import MAY_BE_STORED
 from support.mapped_group import BEYOND, HERE, OLDER, STATIC, THERE, TOPIC, MappedGroup, at
 from support.patience import PATIENCE_S
@@ -392,6 +393,20 @@ async def test_a_store_that_is_asked_past_the_map_takes_nothing_for_what_is_not_
     assert answer is not None
     assert answer.code == ResponseCode.SYSTEM_BUSY
     assert stored(mapped) == []
+
+
+async def test_a_mapped_queue_is_filtered_by_sql(mapped: MappedGroup) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    for value in (1, 5, 2):
+        properties = f"v\x01{value}\x02"
+        assert mapped.code(mapped.ask(SEND, send_ext(properties=properties))) == 0
+    wanted = {"expressionType": "SQL92", "subscription": "v > 2"}
+    answer = mapped.answer(mapped.ask(PULL, pull_ext(0) | wanted))
+    assert answer is not None
+    assert answer.ext is not None
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (0, "3")
+    assert [record.queue_offset for record in decode_records(answer.body)] == [1]
 
 
 # ---- what other masters ask
