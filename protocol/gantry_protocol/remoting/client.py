@@ -33,6 +33,8 @@ from gantry_protocol.process import log
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.remoting.stats import ClientStats
+from gantry_protocol.tls.dialling import dial_tls
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 CONNECT_TIMEOUT_S = 3.0  # upstream's connectTimeoutMillis
 CALL_TIMEOUT_S = 3.0
@@ -60,6 +62,7 @@ class RemotingClient(asyncio.Protocol):
         max_write_buffer_bytes: bytes the peer has not taken; beyond it calls are :class:`Busy`.
         idle_timeout_s: without traffic for so long the connection is closed.
         stats: counters to add to, shared by the clients of a pool.
+        tls: of the process.
 
     Attributes:
         address: as given to :meth:`connect`.
@@ -75,7 +78,9 @@ class RemotingClient(asyncio.Protocol):
         max_write_buffer_bytes: int = MAX_WRITE_BUFFER_BYTES,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         stats: ClientStats | None = None,
+        tls: Tls = NO_TLS,
     ) -> None:
+        self._tls = tls
         self.address = ""
         self.closed = True
         self.stats = ClientStats() if stats is None else stats
@@ -109,7 +114,7 @@ class RemotingClient(asyncio.Protocol):
         """
         assert self._transport is None
         self.address = address
-        await open_connection(lambda: self, address, timeout_s)
+        await open_connection(lambda: self, address, timeout_s, tls=self._tls)
         self.stats.connects += 1
         return self
 
@@ -311,22 +316,29 @@ async def open_connection(
     *,
     key: KeyFile = NO_KEY,
     purpose: Purpose = Purpose.CONTROL,
+    tls: Tls = NO_TLS,
 ) -> asyncio.Transport:
     """A TCP connection to ``host:port`` for ``protocol``, names resolved as everywhere.
 
-    With a ``key``, the port is one behind a gate (``key_gate``), and both sides have shown it.
+    With a ``key``, the port is one behind a gate (``key_gate``), and both sides have shown it. With
+    ``tls`` it is one for clients.
 
     Raises:
         ConnectError: no connection within ``timeout_s``; ``KeyRefused`` if there was one.
-        ConfigError: the key cannot be read.
+        ConfigError: the key or the certificates cannot be read.
     """
     try:
         host, port = split_address(address)
         async with asyncio.timeout(timeout_s):
             ip = await resolve(host)
-            transport = await dial(protocol, ip, port, key, purpose)
+            if key.is_set:
+                transport = await dial(protocol, ip, port, key, purpose)
+            else:
+                transport = await dial_tls(protocol, ip, port, tls)
     except KeyRefused as error:
         raise KeyRefused(f"{address} is no member for this process: {error}.") from error
+    except ConnectError as error:
+        raise ConnectError(f"Cannot speak TLS with {address}: {error}.", refused=False) from error
     except ConnectionRefusedError as error:
         raise ConnectError(f"Nobody listens at {address}.", refused=True) from error
     except TimeoutError as error:

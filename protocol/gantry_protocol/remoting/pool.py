@@ -11,6 +11,7 @@ from collections.abc import Callable
 from gantry_protocol.errors import Busy, ConnectionClosed
 from gantry_protocol.remoting.client import CONNECT_TIMEOUT_S, RemotingClient, RequestHandler
 from gantry_protocol.remoting.stats import ClientStats
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 MAX_CLIENTS = 1024
 ATTEMPTS_MAX = 4
@@ -27,6 +28,7 @@ class ClientPool:
             ``ATTEMPTS_MAX`` at once, and the first connection is used (after RFC 8305 section 5).
             For addresses with several servers behind them, of which one may stand still; None for
             addresses that are one server.
+        tls: of the process.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class ClientPool:
         on_close: Callable[[RemotingClient], None] | None = None,
         max_clients: int = MAX_CLIENTS,
         hedge_after_s: float | None = None,
+        tls: Tls = NO_TLS,
     ) -> None:
+        self._tls = tls
         self.stats = ClientStats()
         self._on_request = on_request
         self._on_close = on_close
@@ -120,7 +124,7 @@ class ClientPool:
 
     async def _attempt(self, address: str, timeout_s: float) -> RemotingClient:
         client = RemotingClient(
-            on_request=self._on_request, on_close=self._forget, stats=self.stats
+            on_request=self._on_request, on_close=self._forget, stats=self.stats, tls=self._tls
         )
         return await client.connect(address, timeout_s)
 

@@ -20,7 +20,9 @@ from gantry_protocol.remoting.error_answers import ErrorAnswers
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.rules import ANY, RequestRules
 from gantry_protocol.remoting.stats import ServerStats
+from gantry_protocol.remoting.tls_transport import TlsTransport
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 __all__ = ["Connection", "Handler", "RemotingServer", "not_supported"]
 
@@ -68,7 +70,9 @@ class RemotingServer:
             the most is cut.
         rules: what is taken of each kind of request.
         turns: when whose requests are served; servers of one process share them.
-        frame_within_s: a connection that takes longer for a frame, or for its first one, is cut.
+        frame_within_s: a connection that takes longer for a frame, or for its first one, is cut;
+            that includes a TLS handshake.
+        tls: of the process.
     """
 
     def __init__(
@@ -89,7 +93,9 @@ class RemotingServer:
         rules: RequestRules = ANY,
         turns: Turns | None = None,
         frame_within_s: float = FRAME_WITHIN_S,
+        tls: Tls = NO_TLS,
     ) -> None:
+        self._tls = tls
         self.rules = rules
         self.turns = Turns() if turns is None else turns
         self.handler = handler
@@ -128,9 +134,7 @@ class RemotingServer:
         loop = self._loop = asyncio.get_running_loop()
         socket = bind(host, port, purpose="remoting")
         bound_port: int = socket.getsockname()[1]
-        self._listener = await loop.create_server(
-            lambda: Connection(self, next(_connection_numbers)), sock=socket, backlog=BACKLOG
-        )
+        self._listener = await loop.create_server(self._arrived, sock=socket, backlog=BACKLOG)
         self._sweeper = loop.call_later(self._sweep_interval_s(), self._sweep)
         return bound_port
 
@@ -174,6 +178,13 @@ class RemotingServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._gone.wait(), _CLOSE_WAIT_S)
         return not self.connections
+
+    def _arrived(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        connection = Connection(self, next(_connection_numbers))
+        if not self._tls.is_served:
+            return connection
+        return TlsTransport(self._tls, connection, self.note_ended)
 
     # What connections call.
 

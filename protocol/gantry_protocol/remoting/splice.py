@@ -44,6 +44,7 @@ from gantry_protocol.remoting.glance import FrameCutter, Glimpse
 from gantry_protocol.remoting.turns import SHARE_S
 from gantry_protocol.remoting.unanswered import Unanswered
 from gantry_protocol.remoting.upstream import Upstream
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 CONNECT_TIMEOUT_S = 1.0  # the master is near or gone; clients give a send 3 s in all
 MAX_KEPT_BYTES = 256 * 1024 * 1024  # for all clients of one port
@@ -102,6 +103,7 @@ class Splice:
         budget: Budget,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        tls: Tls = NO_TLS,
     ) -> None:
         """Take over a connection that is held; nothing is read from it before ``lead_to``."""
         self.address = ""
@@ -115,6 +117,7 @@ class Splice:
         self._budget = budget
         self._counted_bytes = 0  # this splice's share of the budget
         self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
         self._table = Unanswered()
         self._said = FrameCutter(MAX_HEADER_BYTES)
         self._upstream: Upstream | None = None
@@ -280,7 +283,9 @@ class Splice:
 
     async def _connect(self, upstream: Upstream) -> None:
         try:
-            await open_connection(lambda: upstream, self.address, self._connect_timeout_s)
+            await open_connection(
+                lambda: upstream, self.address, self._connect_timeout_s, tls=self._tls
+            )
         except ConnectError as error:
             if self._upstream is upstream:
                 self.error = error

@@ -416,10 +416,10 @@ class Standing:
         self._real = client_module.open_connection
         monkeypatch.setattr(client_module, "open_connection", self)
 
-    async def __call__(self, *args: Any) -> asyncio.Transport:
+    async def __call__(self, *args: Any, **kwargs: Any) -> asyncio.Transport:
         self.begun += 1
         if self.begun > self._hang:
-            return await self._real(*args)
+            return await self._real(*args, **kwargs)
         try:
             await asyncio.Event().wait()
         finally:
@@ -474,8 +474,8 @@ async def test_a_connection_that_comes_second_is_closed(
     both = asyncio.Barrier(2)
     real = client_module.open_connection
 
-    async def at_once(*args: Any) -> asyncio.Transport:
-        transport = await real(*args)
+    async def at_once(*args: Any, **kwargs: Any) -> asyncio.Transport:
+        transport = await real(*args, **kwargs)
         made.append(transport)
         await both.wait()
         return transport

@@ -114,7 +114,7 @@ async def test_a_master_that_does_not_accept_is_not_waited_for_longer_than_none(
     monkeypatch.setattr(routing, "HOLD_S", 0.05)
     never = asyncio.Event()
 
-    async def swallowed(*_: object) -> None:
+    async def swallowed(*_: object, **__: object) -> None:
         await never.wait()
 
     monkeypatch.setattr(splice, "open_connection", swallowed)

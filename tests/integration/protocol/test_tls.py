@@ -1,0 +1,536 @@
+"""TLS and plain connections on one port, over real sockets, and connections that are dialled."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.errors import ConnectError
+from gantry_protocol.frame import encode
+from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.remoting.limits import ConnectionLimits
+from gantry_protocol.remoting.server import Connection, RemotingServer
+from gantry_protocol.remoting.splice import Budget, Splice
+from gantry_protocol.remoting.tls_transport import Opening, opening_of
+from gantry_protocol.tls import contexts
+from gantry_protocol.tls.process import Tls
+from gantry_protocol.tls.settings import TlsMode, TlsSettings
+from support.certificates import Authority, Pair
+from support.wire import WirePeer, echo, until
+
+MIB = 1024 * 1024
+V1 = b"PROXY TCP4 10.9.8.7 10.0.0.1 4321 10911\r\n"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def pair(authority: Authority, tmp_path: Path) -> Pair:
+    return authority.issue("brokers", into=Pair(tmp_path / "tls.crt", tmp_path / "tls.key"))
+
+
+def serving(pair: Pair, **more: Any) -> Tls:
+    return Tls(TlsSettings(tls_cert_file=pair.cert, tls_key_file=pair.key, **more))
+
+
+def dialling(authority: Authority, **more: Any) -> Tls:
+    return Tls(TlsSettings(tls_ca_file=authority.file, **more))
+
+
+class TlsPeer(WirePeer):
+    """The same inside TLS."""
+
+    @classmethod
+    async def shake(cls, port: int, authority: Authority, **more: Any) -> TlsPeer:
+        context = contexts.client_context(
+            authority.file, more.pop("cert", None), more.pop("key", None), None
+        )
+        for name, value in more.items():
+            setattr(context, name, value)
+        return cls(
+            *await asyncio.open_connection(
+                "127.0.0.1", port, ssl=context, server_hostname="127.0.0.1", ssl_shutdown_timeout=1
+            )
+        )
+
+
+Serve = Callable[..., Awaitable[tuple[RemotingServer, int]]]
+
+
+async def test_plain_and_tls_are_served_on_one_port(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    tls = serving(pair)
+    server, port = await serve(echo, tls=tls)
+    async with (
+        await WirePeer.connect(port) as plain,
+        await TlsPeer.shake(port, authority) as secure,
+    ):
+        for peer in (plain, secure, plain, secure):
+            peer.send(request(10, {"a": "b"}, b"body"))
+            answer = await peer.receive()
+            assert (answer.ext, answer.body) == ({"a": "b"}, b"body")
+            assert answer.remark == peer.name
+        assert secure.writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+        assert server.stats.connections == 2
+    await until(lambda: not server.stats.connections)
+    assert (tls.handshakes, tls.handshake_failures, tls.plain_refused) == (1, 0, 0)
+
+
+async def test_enforced_tls_refuses_plain_connections(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    tls = serving(pair, tls_mode=TlsMode.ENFORCING)
+    heard: list[int] = []
+    server, port = await serve(
+        lambda connection, command: heard.append(command.code) or reply(command), tls=tls
+    )
+    for beginning in (encode(request(10)), V1 + encode(request(10)), b"GET / HTTP/1.1\r\n\r\n"):
+        peer = await WirePeer.connect(port)
+        peer.writer.write(beginning)
+        assert await peer.ended()
+        await peer.close()
+    async with await TlsPeer.shake(port, authority) as secure:
+        secure.send(request(11))
+        assert (await secure.receive()).code == 0
+    assert heard == [11]
+    assert tls.plain_refused == 3
+    await until(lambda: not server.stats.connections)
+    assert server.limits.open == 0
+
+
+async def test_disabled_tls_is_no_tls(serve: Serve, authority: Authority, pair: Pair) -> None:
+    server, port = await serve(echo, tls=serving(pair, tls_mode=TlsMode.DISABLED))
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await TlsPeer.shake(port, authority)
+    assert server.stats.malformed == 1
+    async with await WirePeer.connect(port) as plain:
+        plain.send(request(10))
+        assert (await plain.receive()).code == 0
+
+
+async def test_versions_before_1_2_are_refused(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    tls = serving(pair)
+    server, port = await serve(echo, tls=tls)
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_connection("127.0.0.1", port, ssl=old)
+    await until(lambda: tls.handshake_failures == 1)
+    async with await TlsPeer.shake(port, authority, maximum_version=ssl.TLSVersion.TLSv1_2) as peer:
+        peer.send(request(10))
+        assert (await peer.receive()).code == 0
+    await until(lambda: not server.stats.connections)
+
+
+async def test_silence_and_half_a_handshake_are_cut_in_time(
+    serve: Serve, pair: Pair, authority: Authority
+) -> None:
+    tls = serving(pair)
+    server, port = await serve(echo, tls=tls, frame_within_s=0.3)
+    silent, half, preamble = [await WirePeer.connect(port) for _ in range(3)]
+    half.writer.write(hello()[:40])
+    preamble.writer.write(V1[:10])
+    shaken = await TlsPeer.shake(port, authority)  # and then says nothing
+    for peer in (silent, half, preamble, shaken):
+        assert await peer.ended()
+        await peer.close()
+    await until(lambda: not server.stats.connections)
+    assert server.stats.stalled_closed == 4
+    assert tls.handshake_failures == 1
+    assert server.limits.open == 0
+
+
+async def test_connections_in_handshake_count(serve: Serve, pair: Pair) -> None:
+    limits = ConnectionLimits(total=3)
+    server, port = await serve(echo, tls=serving(pair), limits=limits)
+    peers = [await WirePeer.connect(port) for _ in range(3)]
+    for peer in peers:
+        peer.writer.write(hello()[:40])
+    await until(lambda: limits.open == 3)
+    late = await WirePeer.connect(port)
+    late.writer.write(hello())
+    assert await late.ended()
+    assert server.stats.refused == 1
+    for peer in (*peers, late):
+        await peer.close()
+    await until(lambda: limits.open == 0)
+
+
+@pytest.mark.parametrize(
+    "rest", [b"\x16" * 600, b"\x16\x03\x01\xff\xff" + b"x" * 70_000, b"\x16\0"]
+)
+async def test_garbage_after_the_first_byte_ends_the_connection(
+    serve: Serve, pair: Pair, authority: Authority, rest: bytes
+) -> None:
+    tls = serving(pair)
+    server, port = await serve(echo, tls=tls)
+    peer = await WirePeer.connect(port)
+    peer.writer.write(rest)
+    peer.writer.write_eof()
+    async with asyncio.timeout(30):
+        said = await peer.reader.read()
+    assert not said or said[0] == 21, "an alert at most"
+    await peer.close()
+    await until(lambda: not server.stats.connections)
+    assert (tls.handshakes, tls.handshake_failures) == (0, 1)
+    assert server.stats.requests == 0
+
+
+async def test_garbage_amid_tls_ends_the_connection(
+    serve: Serve, pair: Pair, authority: Authority
+) -> None:
+    server, port = await serve(echo, tls=serving(pair))
+    raw = await WirePeer.connect(port)
+    secure, _, outgoing = await shake(raw, authority)
+    secure.write(encode(request(10)))
+    raw.writer.write(outgoing.read())
+    await until(lambda: server.stats.requests == 1)
+    secure.write(encode(request(10)))
+    record = bytearray(outgoing.read())
+    record[-1] ^= 1
+    raw.writer.write(record)
+    await until(lambda: not server.stats.connections)
+    assert server.stats.requests == 1, "what was altered on its way is not served"
+    await raw.close()
+
+
+async def test_new_certificate_is_shown_without_a_restart(
+    serve: Serve, authority: Authority, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts, "LOOK_S", 0.0)
+    tls = serving(pair)
+    _, port = await serve(echo, tls=tls)
+
+    async def shown() -> int:
+        async with await TlsPeer.shake(port, authority) as peer:
+            peer.send(request(10))
+            await peer.receive()
+            return hash(peer.writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+
+    first = await shown()
+    async with await TlsPeer.shake(port, authority) as old:
+        authority.issue("brokers", into=pair)
+        second = await shown()
+        assert second != first
+        pair.key.write_text("no key")
+        assert await shown() == second
+        assert tls.reload_failures == 1
+        authority.issue("brokers", into=pair)
+        assert await shown() not in (first, second)
+        old.send(request(10))
+        assert (await old.receive()).code == 0, "connections that are there stay"
+
+
+async def test_client_certificates_are_demanded(
+    serve: Serve, authority: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    clients = Authority(tmp_path / "clients", "clients")
+    tls = serving(pair, tls_client_ca_file=clients.file)
+    server, port = await serve(echo, tls=tls)
+    known, foreign = clients.issue("app"), authority.issue("app")
+    async with await TlsPeer.shake(port, authority, cert=known.cert, key=known.key) as peer:
+        peer.send(request(10))
+        assert (await peer.receive()).code == 0
+
+    async def asked(**more: Any) -> None:
+        """A client of TLS 1.3 hears of it only when it reads."""
+        async with await TlsPeer.shake(port, authority, **more) as peer:
+            peer.send(request(10))
+            await peer.receive()
+
+    for more in ({}, {"cert": foreign.cert, "key": foreign.key}):
+        with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+            await asked(**more)
+    await until(lambda: not server.stats.connections)
+    assert (tls.handshakes, tls.handshake_failures) == (1, 2)
+    assert server.stats.requests == 1
+
+
+async def test_large_bodies_travel_both_ways(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    server, port = await serve(echo, tls=serving(pair))
+    body = bytes(range(256)) * (4 * MIB // 256)
+    async with await TlsPeer.shake(port, authority) as peer:
+        peer.send(*[request(10, body=body)] * 3)
+        for _ in range(3):
+            assert (await peer.receive()).body == body
+    await until(lambda: not server.stats.connections)
+    assert server.stats.partial_bytes == server.stats.unread_bytes == 0
+
+
+async def test_peer_that_does_not_read_is_not_served_until_it_does(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    server, port = await serve(
+        lambda connection, command: reply(command, body=bytes(MIB)), tls=serving(pair)
+    )
+    async with await TlsPeer.shake(port, authority) as peer:
+        peer.send(*[request(11)] * 64)
+        await until(lambda: server.stats.unread_bytes > MIB)
+        await asyncio.sleep(0.2)
+        assert server.stats.requests < 64, "what nobody reads is not made"
+        assert server.stats.unread_bytes < 8 * MIB
+        for _ in range(64):
+            assert len((await peer.receive()).body) == MIB
+
+
+async def test_peer_that_never_reads_is_cut(serve: Serve, authority: Authority, pair: Pair) -> None:
+    server, port = await serve(
+        lambda connection, command: reply(command, body=bytes(4 * MIB)),
+        tls=serving(pair),
+        max_stuck_s=0.3,
+    )
+    peer = await TlsPeer.shake(port, authority)
+    peer.writer.transport.pause_reading()
+    peer.send(*[request(11)] * 8)
+    await until(lambda: server.stats.slow_closed == 1)
+    await until(lambda: not server.stats.connections)
+    peer.writer.transport.abort()
+
+
+async def test_fragments_of_one_byte_are_served(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    """A handshake and a request come byte by byte, and each byte of the request is a record."""
+    _, port = await serve(echo, tls=serving(pair))
+    raw = await WirePeer.connect(port)
+    raw.writer.get_extra_info("socket").setsockopt(6, 1, 1)  # TCP_NODELAY
+
+    async def drip(data: bytes) -> None:
+        for byte in data:
+            raw.writer.write(bytes([byte]))
+            await raw.writer.drain()
+            await asyncio.sleep(0)
+
+    secure, incoming, outgoing = await shake(raw, authority, drip)
+    for byte in encode(request(10, body=b"in pieces")):
+        secure.write(bytes([byte]))
+    await drip(outgoing.read())
+    said = b""
+    while b"in pieces" not in said:
+        try:
+            said += secure.read(65536)
+        except ssl.SSLWantReadError:
+            incoming.write(await raw.reader.read(65536))
+    await raw.close()
+
+
+async def test_peer_that_says_goodbye_is_answered_first(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    server, port = await serve(echo, tls=serving(pair))
+    raw = await WirePeer.connect(port)
+    secure, incoming, outgoing = await shake(raw, authority)
+    secure.write(encode(request(10, body=b"last words")))
+    with pytest.raises(ssl.SSLWantReadError):
+        secure.unwrap()
+    raw.writer.write(outgoing.read())
+    raw.writer.write_eof()
+    async with asyncio.timeout(30):
+        incoming.write(await raw.reader.read())
+    assert b"last words" in secure.read(65536)
+    with pytest.raises(ssl.SSLZeroReturnError):  # it says goodbye, too
+        secure.read(1)
+    await raw.close()
+    await until(lambda: not server.stats.connections)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_preamble_may_come_before_the_handshake_or_inside(
+    serve: Serve, authority: Authority, pair: Pair, inside: bool
+) -> None:
+    said: list[tuple[str, bool]] = []
+
+    def handler(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        said.append((connection.peer, connection.proxied))
+        return reply(command)
+
+    _, port = await serve(handler, tls=serving(pair, tls_mode=TlsMode.ENFORCING))
+    raw = await WirePeer.connect(port)
+    if not inside:
+        raw.writer.write(V1)
+    context = contexts.client_context(authority.file, None, None, None)
+    await raw.writer.start_tls(context, server_hostname="127.0.0.1")
+    if inside:
+        raw.writer.write(V1)
+    raw.send(request(10))
+    assert (await raw.receive()).code == 0
+    assert said == [("10.9.8.7:4321", True)]
+    await raw.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "opening"),
+    [
+        (b"", None),
+        (b"\x16", Opening(is_tls=True)),
+        (b"\x00\x00\x00\x10", Opening(is_tls=False)),
+        (b"\x15\x03", Opening(is_tls=False)),
+        (b"P", None),
+        (V1[:-1], None),
+        (V1, None),
+        (V1 + b"\x16", Opening(is_tls=True, preamble_bytes=len(V1))),
+        (V1 + b"\x00", Opening(is_tls=False)),
+        (b"POST /", Opening(is_tls=False)),
+        (b"P" * 200, Opening(is_tls=False)),
+        (b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00\x16", Opening(is_tls=True, preamble_bytes=16)),
+    ],
+)
+def test_first_bytes_say_what_follows(data: bytes, opening: Opening | None) -> None:
+    assert opening_of(data) == opening
+
+
+# ---- connections that are dialled
+
+
+async def test_dialler_believes_certificates_of_its_authority(
+    serve: Serve, authority: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    _, port = await serve(echo, tls=serving(pair, tls_mode=TlsMode.ENFORCING))
+    address = f"127.0.0.1:{port}"
+    client = await RemotingClient(tls=dialling(authority)).connect(address)
+    assert (await client.call(request(10, body=b"x"))).body == b"x"
+    client.close()
+    stranger = dialling(Authority(tmp_path / "other"))
+    with pytest.raises(ConnectError, match="tls_ca_file does not vouch for its certificate"):
+        await RemotingClient(tls=stranger).connect(address)
+
+
+async def test_dialler_may_expect_a_name(serve: Serve, authority: Authority, pair: Pair) -> None:
+    _, port = await serve(echo, tls=serving(pair))
+    address = f"127.0.0.1:{port}"
+    named = dialling(authority, tls_server_name="brokers")
+    client = await RemotingClient(tls=named).connect(address)
+    client.close()
+    other = dialling(authority, tls_server_name="bank")
+    with pytest.raises(ConnectError, match="does not vouch"):
+        await RemotingClient(tls=other).connect(address)
+
+
+async def test_dialler_shows_its_certificate_where_one_is_demanded(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    _, port = await serve(echo, tls=serving(pair, tls_client_ca_file=authority.file))
+    both = serving(pair, tls_ca_file=authority.file)
+    client = await RemotingClient(tls=both).connect(f"127.0.0.1:{port}")
+    assert (await client.call(request(10))).code == 0
+    client.close()
+
+
+async def test_only_a_permissive_dialler_goes_on_without_tls(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    _, port = await serve(echo)
+    address = f"127.0.0.1:{port}"
+    with pytest.raises(ConnectError, match=r"Cannot speak TLS with .* does not agree to TLS"):
+        await RemotingClient(tls=dialling(authority)).connect(address)
+    permissive = serving(pair, tls_ca_file=authority.file)
+    client = await RemotingClient(tls=permissive).connect(address)
+    assert (await client.call(request(10))).code == 0
+    assert permissive.plain_dials == 1
+    client.close()
+    with pytest.raises(ConnectError) as error:
+        await RemotingClient(tls=permissive).connect("127.0.0.1:1")
+    assert error.value.refused, "nobody listens there, whatever would be spoken"
+
+
+async def test_dialler_gives_up_in_time(authority: Authority) -> None:
+    gone = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(ConnectError, match=r"did not accept in 0\.2 s"):
+        await RemotingClient(tls=dialling(authority)).connect(f"127.0.0.1:{port}", 0.2)
+    await gone.wait()  # a dialler that gives up leaves no connection behind
+    server.close()
+    await server.wait_closed()
+
+
+class Owner:
+    """A splice that leads to one master."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    def freed(self, splice: Splice) -> None:
+        self.lost.set()
+
+    def ended(self, splice: Splice) -> None:
+        self.lost.set()
+
+    def refusal(self, asked: RemotingCommand, *, was_given: bool) -> RemotingCommand:
+        return reply(asked, 1)
+
+
+async def test_door_passes_on_through_tls(serve: Serve, authority: Authority, pair: Pair) -> None:
+    """Client, door and master: both ways are TLS, and 4 MiB go through both ways."""
+    owner = Owner()
+    master, master_port = await serve(echo, tls=serving(pair, tls_mode=TlsMode.ENFORCING))
+    both = serving(pair, tls_mode=TlsMode.ENFORCING, tls_ca_file=authority.file)
+
+    def door(connection: Connection, command: RemotingCommand) -> None:
+        connection.hold(command)
+        splice = Splice(connection, owner, Budget(), tls=both)
+        splice.lead_to(f"127.0.0.1:{master_port}")
+
+    _, port = await serve(door, tls=both)
+    body = struct.pack(">I", 7) * MIB
+    async with await TlsPeer.shake(port, authority) as peer:
+        peer.send(request(10, body=b"first"), request(10, body=body))
+        first = await peer.receive()
+        assert first.body == b"first"
+        assert first.remark == peer.name, "the preamble names the client to the master"
+        assert (await peer.receive()).body == body
+    await until(lambda: not master.stats.connections)
+
+
+async def shake(
+    raw: WirePeer, authority: Authority, say: Callable[[bytes], Awaitable[None]] | None = None
+) -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
+    """A client whose every byte the test sees."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secure = contexts.client_context(authority.file, None, None, None).wrap_bio(incoming, outgoing)
+    while True:
+        try:
+            secure.do_handshake()
+        except ssl.SSLWantReadError:
+            if say is None:
+                raw.writer.write(outgoing.read())
+            else:
+                await say(outgoing.read())
+            incoming.write(await raw.reader.read(65536))
+        else:
+            return secure, incoming, outgoing
+
+
+def hello() -> bytes:
+    """The first words of a client."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    secure = context.wrap_bio(incoming, outgoing)
+    with pytest.raises(ssl.SSLWantReadError):
+        secure.do_handshake()
+    return outgoing.read()
