@@ -41,6 +41,7 @@ from gantry_protocol.remoting.splice import Budget, Splice
 from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS, SENDS
 from gantry_protocol.remoting.upstream import Upstream
 from gantry_protocol.send_answer import MAY_BE_STORED
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_broker.clients.plain_sends import HOST
 from gantry_broker.clients.resent import RESENT, Marks
@@ -122,7 +123,7 @@ class Pipe(Splice):
         self.number = connection.id
         self.since_s = asyncio.get_running_loop().time()
         self._router = router
-        super().__init__(connection, router, router.budget)
+        super().__init__(connection, router, router.budget, tls=router.tls)
 
     @property
     def is_idle(self) -> bool:
@@ -154,6 +155,7 @@ class ClientRouter:
         master_address: the other broker that is the master; empty while none is known.
         epoch: the one that is served here or there; 0 while none is known.
         ask: something suggests that there is a newer master; find out.
+        tls: of the process: how masters are dialled.
 
     Attributes:
         member: whose clients these are; None while nobody is served here.
@@ -170,8 +172,10 @@ class ClientRouter:
         master_address: Callable[[], str],
         epoch: Callable[[], int],
         ask: Callable[[], None],
+        tls: Tls = NO_TLS,
     ) -> None:
         """Nothing is held or piped."""
+        self.tls = tls
         self.member: Served | None = None
         self.about_member: Mapping[int, AboutMember] = {}
         self.processor: Handler | None = None

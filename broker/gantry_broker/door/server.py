@@ -30,6 +30,7 @@ from gantry_protocol.process.tasks import keep
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
+from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -60,18 +61,21 @@ class DoorServer:
         self.port = settings.port
         self.http_port = settings.http_port
         self.course = Course()
+        self._tls = Tls(settings)
         self.asked = 0
         self.answered = 0
         self.router = ClientRouter(
             master_address=lambda: self.course.address,
             epoch=lambda: self.course.epoch or 0,
             ask=self._doubt,
+            tls=self._tls,
         )
         self.remoting = RemotingServer(
             self.router.handle,
             on_close=self.router.connection_closed,
             rules=CLIENT_RULES,
             limits=fair_limits(descriptors_each=2),
+            tls=self._tls,
         )
         self.peers = ControllerPeers(settings.controllers, self._ask_now)
         self._sooner = asyncio.Event()
@@ -91,11 +95,13 @@ class DoorServer:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
+        self._tls.load()
         self.port = await self.remoting.start(settings.bind, settings.port)
         stack.push_async_callback(self.remoting.stop, ANSWER_WITHIN_S)
         stack.callback(self.router.close)
         made = CollectorRegistry()
         made.register(DoorCollector(self))
+        made.register(TlsCollector(self._tls))
         http = HttpServer(ready=self.ready, registry=made)
         http.add_route("GET", "/status", self._status)
         self.http_port = await http.start(settings.bind, settings.http_port)

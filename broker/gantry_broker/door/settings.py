@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from gantry_protocol.process.config import Settings
-from pydantic import Field, field_validator
+from gantry_protocol.tls.settings import TlsSettings, demand_ca
+from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.control.addresses import checked_ip, controller_addresses
 
@@ -13,7 +13,7 @@ HTTP_PORT = 10920
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class DoorSettings(Settings):
+class DoorSettings(TlsSettings):
     """Everything a door can be told."""
 
     name: str = Field(
@@ -40,6 +40,11 @@ class DoorSettings(Settings):
     @classmethod
     def _must_be_ip(cls, value: str) -> str:
         return checked_ip(value)
+
+    @model_validator(mode="after")
+    def _must_reach_masters(self) -> "DoorSettings":
+        demand_ca(self)
+        return self
 
     @field_validator("controllers")
     @classmethod

@@ -19,6 +19,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.tls.process import NO_TLS, Tls
 from gantry_protocol.types import Epoch
 
 from gantry_broker.clients.consumers import Consumers
@@ -52,6 +53,7 @@ class LedGroup:
         limits: of the process's client connections.
         doubted: called when the master may be another one.
         buckets: the store of the groups' tiers; None without one.
+        tls: of the process.
 
     Attributes:
         course: where clients are led.
@@ -70,6 +72,7 @@ class LedGroup:
         limits: ConnectionLimits,
         doubted: Callable[["LedGroup"], None],
         buckets: Buckets | None = None,
+        tls: Tls = NO_TLS,
     ) -> None:
         """Nothing is opened before ``start``."""
         self.name = name
@@ -89,6 +92,7 @@ class LedGroup:
             master_address=lambda: self.course.address,
             epoch=lambda: self.course.epoch or 0,
             ask=lambda: doubted(self),
+            tls=tls,
         )
         self.remoting = RemotingServer(
             self.router.handle,
@@ -96,6 +100,7 @@ class LedGroup:
             rules=CLIENT_RULES,
             turns=turns,
             limits=limits,
+            tls=tls,
         )
         self.connection = StoreConnection(self._store_address, settings.cluster, name, self, key)
         self._consumers = Consumers(

@@ -26,6 +26,7 @@ from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 
 from gantry_broker.clients.filter_metrics import FilterCollector
@@ -71,7 +72,8 @@ class FrontServer:
         self.directory = Directory(settings.ports)
         self.key = KeyFile(settings.quorum_key_file)
         self.peers = ControllerPeers(settings.controllers, self._ask_now, self.key)
-        self.buckets = None if settings.tier_url is None else Buckets(settings)
+        self._tls = Tls(settings)
+        self.buckets = None if settings.tier_url is None else Buckets(settings, self._tls)
         self._limits = fair_limits(descriptors_each=2)
         self._turns = Turns()
         self._digest = ""
@@ -94,10 +96,12 @@ class FrontServer:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
+        self._tls.load()
         stack.push_async_callback(self._close_groups)
         made = CollectorRegistry()
         made.register(FrontCollector(self))
         made.register(FilterCollector())
+        made.register(TlsCollector(self._tls))
         if self.buckets is not None:
             made.register(StoreCollector(lambda: self.buckets.calls if self.buckets else {}))
         http = HttpServer(ready=self.ready, registry=made)
@@ -249,6 +253,7 @@ class FrontServer:
             self._limits,
             self._doubt,
             self.buckets,
+            self._tls,
         )
         try:
             await group.start(index)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from gantry_protocol.process.config import Settings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
+from gantry_protocol.tls.settings import TlsSettings, demand_ca
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.control.addresses import checked_ip, controller_addresses
@@ -18,7 +18,7 @@ STORE_PORT = 10914
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class FrontSettings(Settings):
+class FrontSettings(TlsSettings):
     """Everything a front can be told."""
 
     name: str = Field(
@@ -101,6 +101,11 @@ class FrontSettings(Settings):
     def _must_have_a_store(self) -> "FrontSettings":
         if self.tier_shards and self.tier_url is None:
             raise ValueError("tier_shards is set without tier_url: nothing would be read")
+        return self
+
+    @model_validator(mode="after")
+    def _must_reach_masters(self) -> "FrontSettings":
+        demand_ca(self)
         return self
 
     @field_validator("controllers")

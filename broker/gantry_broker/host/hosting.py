@@ -20,6 +20,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.clients.request_rules import CLIENT_RULES
@@ -82,6 +83,7 @@ class HostedGroup(Watcher):
         stores: where fronts append to stores and read from them; None serves none.
         turns: of the process's event loop.
         limits: of the process's client connections.
+        tls: of the process.
 
     Attributes:
         failure: set to what ended this group; never to a result.
@@ -97,6 +99,7 @@ class HostedGroup(Watcher):
         stores: StoreServer | None = None,
         turns: Turns | None = None,
         limits: ConnectionLimits | None = None,
+        tls: Tls = NO_TLS,
     ) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
@@ -116,6 +119,7 @@ class HostedGroup(Watcher):
             master_address=self._where_clients_are_served,
             epoch=lambda: 0 if self.group is None else self.group.epoch,
             ask=self._ask,
+            tls=tls,
         )
         self.remoting = RemotingServer(
             self.router.handle,
@@ -124,6 +128,7 @@ class HostedGroup(Watcher):
             rules=CLIENT_RULES,
             turns=turns,
             limits=limits,
+            tls=tls,
         )
         self.processor: ClientProcessor | None = None
 

@@ -29,6 +29,7 @@ from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.settings.broker import FILE_BYTES_MIN
 from gantry_protocol.tier.keys import shared_uid
+from gantry_protocol.tls.process import Tls, TlsCollector
 
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.host import metrics
@@ -69,9 +70,10 @@ class BrokerServer:
         client_options = ClientOptions.of(settings)
         turns, limits = Turns(), fair_limits()
         self._key = KeyFile(settings.quorum_key_file)
+        self._tls = Tls(settings)
         self.stores = None if settings.store_port is None else StoreServer(self._key)
         self.hosted = [
-            HostedGroup(at.name, client_options, self.stores, turns, limits)
+            HostedGroup(at.name, client_options, self.stores, turns, limits, self._tls)
             for at in settings.port_map
         ]
 
@@ -127,6 +129,7 @@ class BrokerServer:
     async def _open(self, stack: AsyncExitStack) -> tuple[SharedResources, list[GroupOptions]]:
         """Everything that needs neither volumes nor controllers, in the order of undoing."""
         settings = self.settings
+        self._tls.load()
         data_dir = await DataDir.open_async(
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
         )
@@ -142,6 +145,7 @@ class BrokerServer:
             ),
             DiskSpace(data_dir.path, settings.watermarks),
             self._key,
+            self._tls,
         )
         stack.push_async_callback(shared.stop)
         if self.stores is not None:
@@ -159,6 +163,7 @@ class BrokerServer:
             ),
         )
         http.registry.register(metrics.HttpCollector(http))
+        http.registry.register(TlsCollector(self._tls))
         http.add_route("GET", "/status", self._status)
         http.add_route("GET", "/status/{group}", self._group_status)
         self.http_port = await http.start(settings.bind, settings.http_port)

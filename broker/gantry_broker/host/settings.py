@@ -11,6 +11,7 @@ from gantry_protocol.errors import ConfigError
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
 from gantry_protocol.tier.keys import SHARED_UID_MAX_CHARS
+from gantry_protocol.tls.settings import TlsSettings, demand_ca
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.clients.core.delay.levels import DelayLevels
@@ -28,7 +29,7 @@ HTTP_PORT = 10913
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
+class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, TlsSettings):
     """Everything a broker process can be told."""
 
     name: str = Field(
@@ -136,6 +137,11 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
                 f"disk_take_percent {self.disk_take_percent:g} must be below "
                 f"disk_refuse_percent {self.disk_refuse_percent:g}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _must_reach_masters(self) -> "BrokerSettings":
+        demand_ca(self)
         return self
 
     @property

@@ -9,6 +9,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.mapped.maps import ClusterMaps
@@ -32,6 +33,7 @@ class SharedResources:
         line: to the controllers.
         disk_space: of the data directory.
         key: what members of groups show each other.
+        tls: of the process.
 
     Attributes:
         elsewhere: whom masters of other processes hear.
@@ -41,12 +43,18 @@ class SharedResources:
         ha_port: of the listener; 0 before ``start``.
     """
 
-    def __init__(self, line: ControllerLine, disk_space: DiskSpace, key: KeyFile = NO_KEY) -> None:
+    def __init__(
+        self,
+        line: ControllerLine,
+        disk_space: DiskSpace,
+        key: KeyFile = NO_KEY,
+        tls: Tls = NO_TLS,
+    ) -> None:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
         self.elsewhere = Elsewhere(line.cluster, line.peers)
         self.queue_maps = ClusterMaps(line.cluster, line.peers)
-        self.other_masters = OtherMasters(self.queue_maps)
+        self.other_masters = OtherMasters(self.queue_maps, tls)
         self.disk_space = disk_space
         self.key = key
         self.listener = ReplicaListener(key)

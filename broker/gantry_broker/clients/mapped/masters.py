@@ -8,6 +8,7 @@ from gantry_protocol.errors import Busy, RemotingError
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.pool import ClientPool
+from gantry_protocol.tls.process import NO_TLS, Tls
 from msgspec.structs import replace
 
 from gantry_broker.clients.mapped.maps import ClusterMaps
@@ -21,16 +22,17 @@ class OtherMasters:
 
     Args:
         maps: say where masters are.
+        tls: of the process.
 
     Attributes:
         unreachable: questions that met no master.
     """
 
-    def __init__(self, maps: ClusterMaps) -> None:
+    def __init__(self, maps: ClusterMaps, tls: Tls = NO_TLS) -> None:
         """Nothing is connected before somebody asks."""
         self.unreachable = 0
         self._maps = maps
-        self._pool = ClientPool()
+        self._pool = ClientPool(tls=tls)
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:

@@ -31,6 +31,7 @@ from gantry_protocol.errors import NameRefused
 from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.asking import Asker, Outcome
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_broker.clients.consumers import Here
 from gantry_broker.clients.elsewhere import Elsewhere
@@ -174,6 +175,7 @@ class BucketView:
         cluster: str,
         broker_name: str,
         peers: Asker,
+        tls: Tls = NO_TLS,
     ) -> None:
         self.store = store
         self.consumers = consumers
@@ -181,7 +183,7 @@ class BucketView:
         self.broker_name = broker_name
         self.store_host = ("", 0)  # no record is made here
         maps = ClusterMaps(cluster, peers)
-        self.queues = QueueBook(self, maps, OtherMasters(maps), peers)
+        self.queues = QueueBook(self, maps, OtherMasters(maps, tls), peers)
 
     def accepting_writes(self) -> Refusal | None:
         """Never."""

@@ -26,6 +26,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.tier.judgement import group_name
 from gantry_protocol.tier.keys import MetaKey, Shard
 from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.routing import ClientRouter
@@ -55,9 +56,11 @@ class Buckets:
         cache: of runs.
         budget: bytes that are on their way.
         calls: counts of the store's calls, by who makes them.
+        tls: of the process.
     """
 
-    def __init__(self, settings: FrontSettings) -> None:
+    def __init__(self, settings: FrontSettings, tls: Tls = NO_TLS) -> None:
+        self.tls = tls
         self.cache = RunCache()
         self.budget = Budget()
         self._settings = settings
@@ -288,6 +291,7 @@ class GroupBucket:
             cluster=self._cluster,
             broker_name=self._group,
             peers=self._peers,
+            tls=self._buckets.tls,
         )
         self._version = as_of.version
         self.opened += 1
