@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
+from gantry_protocol.process.config import flag_name, load_settings, variable_name
+from gantry_protocol.tls.process import NO_TLS, Tls
+from gantry_protocol.tls.settings import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_TLS = "gantry_cli.tls"  # what was given, in the meta of a command's context
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 
@@ -35,7 +39,7 @@ def asynchronous(body: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 def nameserver_option(command: CommandT) -> CommandT:
-    """`--nameserver`; without it the cluster on this machine is meant."""
+    """`--nameserver`, and how it is dialled; without it the cluster on this machine is meant."""
     return click.option(
         "--nameserver",
         "nameservers",
@@ -43,7 +47,7 @@ def nameserver_option(command: CommandT) -> CommandT:
         metavar="HOST:PORT,…",
         help="Name servers to ask. [env: GANTRY_NAMESERVERS; default: the cluster that "
         "'gantry local up' started]",
-    )(command)
+    )(tls_options(command))
 
 
 def admin_options(command: CommandT) -> CommandT:
@@ -105,3 +109,43 @@ def typed_back(name: str, consequence: str, *, yes: bool) -> None:
     )
     if typed != name:
         raise click.Abort
+
+
+def tls_options(command: CommandT) -> CommandT:
+    """`--tls-ca-file` and what goes with it; ``command_tls`` tells what was given."""
+    for name, text in (
+        ("tls_key_file", "File with the key of --tls-cert-file."),
+        ("tls_cert_file", "File with a certificate to show to servers that ask for one."),
+        ("tls_server_name", "Name that certificates of servers must be for. [default: any name]"),
+        (
+            "tls_ca_file",
+            "Speak TLS, and believe certificates of the authorities in this file.",
+        ),
+    ):
+        command = click.option(
+            flag_name(name),
+            name,
+            metavar="NAME" if name == "tls_server_name" else "FILE",
+            expose_value=False,
+            callback=_keep,
+            help=f"{text} [env: {variable_name(name)}]",
+        )(command)
+    return command
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    context.meta.setdefault(_TLS, {})[option.name] = value
+
+
+def command_tls() -> Tls:
+    """The TLS of the command that runs; none where it has no such options.
+
+    Raises:
+        ConfigError: the options do not go together, or name files that are no good.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None or _TLS not in context.meta:
+        return NO_TLS
+    tls = Tls(load_settings(TlsFiles, context.meta[_TLS]))
+    tls.load()
+    return tls

@@ -23,6 +23,7 @@ from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.tls.process import NO_TLS, Tls, TlsCollector
 from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.api import AdminApi
@@ -86,6 +87,7 @@ class Controller:
         self._read_contacts: dict[NodeId, str] = {}
         self._read_members: dict[NodeId, Peer] = {}
         self.key = KeyFile(settings.quorum_key_file)
+        self.tls = Tls(settings)
         self._options = self._node_options()
         self.node = self.node_type(self._options, self.machine)
         self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
@@ -99,7 +101,9 @@ class Controller:
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
         self.live_settings = LiveSettings()
-        self.notifier = Notifier(self.machine.state, self._is_notifying, self._living_addresses)
+        self.notifier = Notifier(
+            self.machine.state, self._is_notifying, self._living_addresses, self.tls
+        )
         self.machine.add_listener(self.notifier.applied)
         self.machine.add_consumer_listener(self.notifier.consumers_changed)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
@@ -116,11 +120,11 @@ class Controller:
         turns = Turns()
         self._servers = {
             name: RemotingServer(
-                handler, on_close=self._connection_closed, limits=self.limits, turns=turns
+                handler, on_close=self._connection_closed, limits=self.limits, turns=turns, tls=tls
             )
-            for name, handler in (
-                ("remoting", self.dispatcher.handle),
-                ("nameserver", self.dispatcher.handle_named),
+            for name, handler, tls in (
+                ("remoting", self.dispatcher.handle, NO_TLS),
+                ("nameserver", self.dispatcher.handle_named, self.tls),
             )
         }
         self._http = HttpServer(ready=self._ready, token=self._token)
@@ -180,6 +184,7 @@ class Controller:
             self.hub,
         )
         self._http.registry.register(metrics)
+        self._http.registry.register(TlsCollector(self.tls))
         listeners = {name: server.stats for name, server in self._servers.items()}
         self._http.registry.register(ConnectionMetrics(listeners, self.limits, self._http))
         api = AdminApi(
@@ -219,6 +224,7 @@ class Controller:
         settings = self.settings
         if settings.admin_token_file is not None:
             read_token(settings.admin_token_file)
+        self.tls.load()
         identity = {"cluster_uid": settings.cluster_uid, "node_id": str(settings.number)}
         self._directory = await DataDir.open_async(
             settings.data_dir, "controller", identity, LOCK_WAIT_S

@@ -15,6 +15,7 @@ from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.controller import ControllerTuning
+from gantry_protocol.tls.settings import TlsSettings
 from gantry_protocol.types import NodeId
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -64,7 +65,7 @@ class Peer(Settings):
         return f"http://{join_address(self.host, self.http_port)}"
 
 
-class ControllerSettings(ControllerTuning):
+class ControllerSettings(ControllerTuning, TlsSettings):
     """Everything a controller process can be told."""
 
     name: str = Field(

@@ -31,6 +31,7 @@ from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.nameserver import GetRouteInfoRequestHeader
 from gantry_protocol.remoting.pool import ClientPool
 from gantry_protocol.send_answer import MAY_BE_STORED
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_proxy.core.refusals import CallRefused, of_broker
 from gantry_proxy.core.routes import GroupQueues, queues_of
@@ -55,6 +56,7 @@ class Masters:
 
     Args:
         name_servers: ``host:port`` of each.
+        tls: of the process.
 
     Attributes:
         when_asked: serves what brokers ask; set before the first call.
@@ -62,14 +64,15 @@ class Masters:
         calls: the connections that requests take; long polls have their own.
     """
 
-    def __init__(self, name_servers: Sequence[str]) -> None:
+    def __init__(self, name_servers: Sequence[str], tls: Tls = NO_TLS) -> None:
         self.when_asked: RequestHandler = lambda client, asked: None
         self.tried_again = 0
         self.calls = ClientPool(
             on_request=self._serve,
             hedge_after_s=HEDGE_AFTER_S,
+            tls=tls,
         )
-        self._polls = ClientPool(hedge_after_s=HEDGE_AFTER_S)
+        self._polls = ClientPool(hedge_after_s=HEDGE_AFTER_S, tls=tls)
         self._name_servers = list(name_servers)
         self._routes: dict[str, tuple[float, tuple[GroupQueues, ...]]] = {}
         self._groups: dict[str, tuple[float, SubscriptionGroupConfig]] = {}

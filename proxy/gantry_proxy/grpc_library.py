@@ -9,9 +9,12 @@ import grpc
 import grpc.aio
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import join_address
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+    from gantry_protocol.tls.contexts import Certificate
 
     from gantry_proxy.rpc import Duplex, Methods, Streaming, Unary
 
@@ -57,9 +60,11 @@ class GrpcServer:
     Args:
         methods: what is served.
         concurrent_max: calls at once; further ones are refused.
+        tls: of the process; where it has a certificate, TLS is all that is spoken.
     """
 
-    def __init__(self, methods: Methods, concurrent_max: int) -> None:
+    def __init__(self, methods: Methods, concurrent_max: int, tls: Tls = NO_TLS) -> None:
+        self._tls = tls
         self._server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=concurrent_max)
         handlers = {
             **{
@@ -86,7 +91,10 @@ class GrpcServer:
         """
         address = join_address(host, port)
         try:
-            bound = int(self._server.add_insecure_port(address))
+            if self._tls.is_served:
+                bound = int(self._server.add_secure_port(address, _credentials(self._tls)))
+            else:
+                bound = int(self._server.add_insecure_port(address))
         except RuntimeError as error:
             raise ConfigError(f"Cannot listen at {address} for gRPC: {error}.") from error
         await self._server.start()
@@ -95,6 +103,30 @@ class GrpcServer:
     async def stop(self, grace_s: float) -> None:
         """Take no new call; end those that are not over after ``grace_s``."""
         await self._server.stop(grace_s)
+
+
+def _credentials(tls: Tls) -> Any:
+    """Credentials that are asked for anew at each handshake, by threads of the library."""
+    shown = tls.for_server()
+
+    def newest() -> Any:
+        nonlocal shown
+        found = tls.for_server()
+        if found is shown:
+            return None  # as it was
+        shown = found
+        return _configuration(found)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(shown),
+        newest,
+        require_client_authentication=shown.client_ca_pem is not None,
+    )
+
+
+def _configuration(shown: Certificate) -> Any:
+    pair = (shown.key_pem, shown.pem)
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=shown.client_ca_pem)
 
 
 def _unary(handler: Unary) -> Any:

@@ -14,6 +14,7 @@ from gantry_protocol.process import log
 from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
+from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
@@ -50,7 +51,8 @@ class ProxyServer:
         """Nothing is opened before ``run``."""
         self.settings = settings
         self.grpc_port, self.http_port = settings.grpc_port, settings.http_port
-        self.masters = Masters(settings.nameserver)
+        self.tls = Tls(settings)
+        self.masters = Masters(settings.nameserver, self.tls)
         self.clients = Clients(self.masters)
         self.checking = Checking(self.masters, self.clients)
         self.renewals = Renewals(self.masters, self.clients.is_there)
@@ -66,8 +68,10 @@ class ProxyServer:
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.masters.close)
+            self.tls.load()
             registry = CollectorRegistry()
             registry.register(ProxyCollector(self))
+            registry.register(TlsCollector(self.tls))
             http = HttpServer(ready=self.ready, registry=registry)
             http.add_route("GET", "/status", self._status)
             self.http_port = await http.start(self.settings.bind, self.settings.http_port)
@@ -75,7 +79,7 @@ class ProxyServer:
             stack.callback(keep(self.renewals.run(), "renewals").cancel)
             stack.callback(keep(self.checking.run(), "whose-producer").cancel)
             served = methods(Routing(self.masters), self.producing, self.consuming, self.clients)
-            grpc = GrpcServer(served, self.settings.calls)
+            grpc = GrpcServer(served, self.settings.calls, self.tls)
             self.grpc_port = await grpc.start(self.settings.bind, self.settings.grpc_port)
             stack.push_async_callback(grpc.stop, LEAVE_S)
             _log.info("listening", grpc=self.grpc_port, http=self.http_port)

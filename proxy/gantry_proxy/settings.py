@@ -7,7 +7,7 @@ from typing import Annotated
 
 from gantry_protocol.errors import ResolveError
 from gantry_protocol.hosts import join_address, split_address
-from gantry_protocol.process.config import Settings
+from gantry_protocol.tls.settings import TlsFiles
 from pydantic import Field, field_validator
 
 GRPC_PORT = 8081  # as of rocketmq-proxy
@@ -15,7 +15,7 @@ HTTP_PORT = 10922
 NAME_SERVER_PORT = 9876
 
 
-class ProxySettings(Settings):
+class ProxySettings(TlsFiles):
     """Everything a proxy can be told."""
 
     nameserver: list[str] = Field(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.errors import RequestTimeout
 from gantry_protocol.remoting.pool import ClientPool
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 if TYPE_CHECKING:
     from gantry_protocol.command import RemotingCommand
@@ -40,9 +41,9 @@ class Caller(Protocol):
 class Connections:
     """A `Caller` over the protocol's pool of clients."""
 
-    def __init__(self, *, connect_timeout_s: float = 1.0) -> None:
+    def __init__(self, *, connect_timeout_s: float = 1.0, tls: Tls = NO_TLS) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._pool = ClientPool(hedge_after_s=HEDGE_AFTER_S)
+        self._pool = ClientPool(hedge_after_s=HEDGE_AFTER_S, tls=tls)
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_s: float

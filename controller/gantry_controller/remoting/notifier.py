@@ -20,6 +20,7 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.process import log
 from gantry_protocol.remoting.pool import ClientPool
+from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_controller.metadata.events import AcceptLoss, ElectMaster, Event
 from gantry_controller.metadata.results import Result
@@ -43,6 +44,7 @@ class Notifier:
         state: of the quorum.
         leading: whether this node leads; the others stay silent.
         living: the addresses of a group's living members.
+        tls: of the process.
 
     Attributes:
         sent: messages written to a connection.
@@ -55,6 +57,7 @@ class Notifier:
         state: MetadataState,
         leading: Callable[[], bool],
         living: Callable[[BrokerGroup], list[str]],
+        tls: Tls = NO_TLS,
     ) -> None:
         self.sent = 0
         self.failed = 0
@@ -62,7 +65,7 @@ class Notifier:
         self._state = state
         self._leading = leading
         self._living = living
-        self._pool = ClientPool(max_clients=ADDRESSES_MAX)
+        self._pool = ClientPool(max_clients=ADDRESSES_MAX, tls=tls)
         # By address and code: the newest word, not sent yet.
         self._next: dict[str, dict[int, RemotingCommand]] = {}
         self._queue: dict[str, float] = {}  # no sender has taken these; until when they matter
