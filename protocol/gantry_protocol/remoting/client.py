@@ -325,7 +325,7 @@ async def open_connection(
 
     Raises:
         ConnectError: no connection within ``timeout_s``; ``KeyRefused`` if there was one.
-        ConfigError: the key or the certificates cannot be read.
+        ConfigError: the key cannot be read.
     """
     try:
         host, port = split_address(address)

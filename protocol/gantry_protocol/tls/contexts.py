@@ -56,6 +56,11 @@ class Followed(Generic[MadeT]):
         self._stamp: Stamp = ()
         self._looked_s = 0.0
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the files have been good once."""
+        return self._made is not None
+
     def load(self) -> MadeT:
         """Read the files now.
 

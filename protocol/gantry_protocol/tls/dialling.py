@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from gantry_protocol.errors import ConnectError
+from gantry_protocol.errors import ConfigError, ConnectError
 from gantry_protocol.tls.process import Tls
 
 SHUTDOWN_S = 1.0  # how long the other side may take to say that it has heard all
@@ -18,14 +18,14 @@ async def dial_tls(
     The caller bounds the time; a cancellation leaves no connection behind.
 
     Raises:
-        ConnectError: the other side speaks no TLS, or shows a certificate that is not believed.
+        ConnectError: the other side speaks no TLS, shows a certificate that is not believed, or
+            this process's own files are no good.
         OSError: no connection.
-        ConfigError: the certificates of this process cannot be read.
     """
     loop = asyncio.get_running_loop()
-    context = tls.for_client()
-    if context is not None:
-        try:
+    try:
+        context = tls.for_client()
+        if context is not None:
             transport, _ = await loop.create_connection(
                 inner,
                 ip,
@@ -34,16 +34,21 @@ async def dial_tls(
                 server_hostname=tls.server_name or ip,
                 ssl_shutdown_timeout=SHUTDOWN_S,
             )
-        except ssl.SSLCertVerificationError as error:
-            why = f"tls_ca_file does not vouch for its certificate ({error.verify_message})"
-            raise ConnectError(why, refused=False) from error
-        except ConnectionRefusedError:
-            raise
-        except (ssl.SSLError, ConnectionError) as error:
-            if not tls.dials_plainly:
-                raise ConnectError("it does not agree to TLS", refused=False) from error
-            tls.plain_dials += 1
-        else:
             return transport
+    except ConnectionRefusedError:
+        raise
+    except (ssl.SSLError, ConnectionError, ConfigError) as error:
+        # Where anybody may do without, a certificate that is not believed is no worse than none.
+        if not tls.dials_plainly:
+            raise ConnectError(_reason(error), refused=False) from error
+        tls.plain_dials += 1
     transport, _ = await loop.create_connection(inner, ip, port)
     return transport
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls_ca_file does not vouch for its certificate ({error.verify_message})"
+    if isinstance(error, ConfigError):
+        return str(error).removesuffix(".")
+    return "it does not agree to TLS"

@@ -53,16 +53,12 @@ class Tls:
                 partial(client_context, ca, cert, key, self.server_name),
             )
         self.dials_plainly = isinstance(settings, TlsSettings) and self.mode is TlsMode.PERMISSIVE
+        self._ca = ca
 
     @property
     def is_served(self) -> bool:
         """Whether ports for clients speak TLS."""
         return self.mode is not TlsMode.DISABLED
-
-    @property
-    def is_dialled(self) -> bool:
-        """Whether TLS is spoken to ports for clients of others."""
-        return self._dialled is not None
 
     @property
     def expires_s(self) -> float:
@@ -80,9 +76,9 @@ class Tls:
         Raises:
             ConfigError: some are no good; one sentence.
         """
-        for item in (self._served, self._dialled):
-            if item is not None:
-                item.load()
+        if self._served is not None:
+            self._served.load()
+        self.for_client()
 
     def for_server(self) -> Certificate:
         """For a connection that came; only where TLS is served."""
@@ -90,8 +86,17 @@ class Tls:
         return self._served.newest()
 
     def for_client(self) -> ssl.SSLContext | None:
-        """For a connection that is made; None: it is a plain one."""
-        return None if self._dialled is None else self._dialled.newest()
+        """For a connection that is made; None: it is a plain one.
+
+        Raises:
+            ConfigError: the files are no good, and never were.
+        """
+        dialled, ca = self._dialled, self._ca
+        if dialled is None or ca is None:
+            return None
+        if self.dials_plainly and not dialled.is_made and not ca.exists():
+            return None  # a Secret that names no authority, which is well while permissive
+        return dialled.newest()
 
 
 NO_TLS = Tls(TlsFiles())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gantry_protocol.command import RemotingCommand, reply, request
-from gantry_protocol.errors import ConnectError
+from gantry_protocol.errors import ConfigError, ConnectError
 from gantry_protocol.frame import encode
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.limits import ConnectionLimits
@@ -445,9 +445,48 @@ async def test_only_a_permissive_dialler_goes_on_without_tls(
     assert (await client.call(request(10))).code == 0
     assert permissive.plain_dials == 1
     client.close()
-    with pytest.raises(ConnectError) as error:
+    with pytest.raises(ConnectError) as error:  # port 1 serves nobody
         await RemotingClient(tls=permissive).connect("127.0.0.1:1")
     assert error.value.refused, "nobody listens there, whatever would be spoken"
+
+
+async def test_permissive_dialler_goes_on_without_an_authority_it_could_use(
+    serve: Serve,
+    authority: Authority,
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Secret without ca.crt, then one with another authority's; then the right one comes."""
+    own = serving(pair)
+    _, port = await serve(echo, tls=own)
+    ca = tmp_path / "ca.crt"
+    permissive = serving(pair, tls_ca_file=ca)
+    permissive.load()
+
+    async def asks() -> int:
+        client = await RemotingClient(tls=permissive).connect(f"127.0.0.1:{port}")
+        assert (await client.call(request(10))).code == 0
+        client.close()
+        return permissive.plain_dials
+
+    assert await asks() == 0, "there is nothing to dial with"
+    ca.write_bytes(Authority(tmp_path / "other").file.read_bytes())
+    assert await asks() == 1, "it is not believed"
+    ca.write_text("nothing")
+    monkeypatch.setattr(contexts, "LOOK_S", 0.0)
+    assert await asks() == 2, "the last good one stays"
+    ca.write_bytes(authority.file.read_bytes())
+    assert await asks() == 2
+    assert own.handshakes == 1
+
+
+async def test_enforcing_process_does_not_start_without_its_authority(
+    pair: Pair, tmp_path: Path
+) -> None:
+    enforcing = serving(pair, tls_mode=TlsMode.ENFORCING, tls_ca_file=tmp_path / "none")
+    with pytest.raises(ConfigError, match="none cannot be read"):
+        enforcing.load()
 
 
 async def test_dialler_gives_up_in_time(authority: Authority) -> None:
