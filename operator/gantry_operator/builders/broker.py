@@ -10,6 +10,7 @@ from gantry_operator.builders.config import config_map
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
+from gantry_operator.builders.tls import tls_env, tls_files
 from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
@@ -137,12 +138,17 @@ def _workload(
             pods.QUORUM_KEY_FILE,
             *(STORE_ENV if store else ()),
             *tier_env(group),
+            *tls_env(group.spec.tls),
             *pods.settings(settings_of(group.spec.retention, "retention")),
         ),
         ports=(*_ports(shards, door=door), *(STORE_PORTS if store else ())),
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
-        secrets=(pods.quorum_key(controllers.metadata.name), *((keys,) if keys else ())),
+        secrets=(
+            pods.quorum_key(controllers.metadata.name),
+            *((keys,) if keys else ()),
+            *tls_files(group.spec.tls),
+        ),
         grace_period_s=GRACE_PERIOD_S,
         beside=(_door(group, image, of_group),) if door else (),
         labels={} if shards is None else {names.LABEL_SHARDS: str(shards)},
@@ -169,16 +175,16 @@ def _ports(shards: int | None, *, door: bool) -> tuple[tuple[str, int], ...]:
 def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Manifest:
     """The container that owns the clients' connections.
 
-    It has neither the key of the quorum nor a volume: it asks the controllers what everybody may
-    ask, and keeps nothing.
+    It has neither the key of the quorum nor a volume, but for certificates: it asks the controllers
+    what everybody may ask, and keeps nothing.
     """
-    return pods.led_on(
-        pods.container(
-            names.DOOR,
-            image=image,
-            env=(*pods.ADDRESS_ENV, *of_group),
-            ports=DOOR_PORTS,
-            http_port=names.DOOR_HTTP_PORT,
-            resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
-        )
+    mounts = [secret.as_mount() for secret in tls_files(group.spec.tls)]
+    made = pods.container(
+        names.DOOR,
+        image=image,
+        env=(*pods.ADDRESS_ENV, *of_group, *tls_env(group.spec.tls)),
+        ports=DOOR_PORTS,
+        http_port=names.DOOR_HTTP_PORT,
+        resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
     )
+    return pods.led_on(made | ({"volumeMounts": mounts} if mounts else {}))

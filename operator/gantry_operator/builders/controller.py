@@ -9,6 +9,7 @@ from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
 from gantry_operator.builders.meta import Manifest, owned
 from gantry_operator.builders.network import controller_policy
+from gantry_operator.builders.tls import tls_env, tls_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +97,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Work
             pods.value("GANTRY_ADMIN_TOKEN_FILE", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
             pods.QUORUM_KEY_FILE,
             *_ALLOWANCE[group.spec.allow_unauthenticated],
+            *tls_env(group.spec.tls),
         ),
         ports=PORTS,
         http_port=names.CONTROLLER_HTTP_PORT,
@@ -103,6 +105,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Work
         secrets=(
             pods.secret_files("admin", names.admin_secret(meta.name), names.ADMIN_DIR),
             pods.quorum_key(meta.name),
+            *tls_files(group.spec.tls),
         ),
         grace_period_s=GRACE_PERIOD_S,
     )

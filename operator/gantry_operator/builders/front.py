@@ -9,6 +9,7 @@ from gantry_operator.builders import pods, services
 from gantry_operator.builders.meta import Manifest, owned, sealed
 from gantry_operator.builders.network import front_policy
 from gantry_operator.builders.tier import front_tier_env, tier_keys
+from gantry_operator.builders.tls import tls_env, tls_files
 
 if TYPE_CHECKING:
     from gantry_operator.models import ControllerGroup, FrontGroup
@@ -84,7 +85,11 @@ def _deployment(group: FrontGroup, controllers: ControllerGroup, name: str, imag
         names.ANNOTATION_REPLICAS: BY_SPEC if by_spec else BY_AUTOSCALER
     }
     bucket = tier_keys(group.spec.tier)
-    secrets = [pods.quorum_key(controllers.metadata.name), *((bucket,) if bucket else ())]
+    secrets = [
+        pods.quorum_key(controllers.metadata.name),
+        *((bucket,) if bucket else ()),
+        *tls_files(group.spec.tls),
+    ]
     deployment["spec"] = {
         **({"replicas": group.spec.replicas} if by_spec else {}),
         "revisionHistoryLimit": 3,
@@ -126,6 +131,7 @@ def _container(group: FrontGroup, controllers: ControllerGroup, image: str) -> M
             pods.value("GANTRY_STORE_PORT", str(names.BROKER_STORE_PORT)),
             pods.QUORUM_KEY_FILE,
             *front_tier_env(group),
+            *tls_env(group.spec.tls),
         ),
         ports=(*_ports(group), ("http", names.FRONT_HTTP_PORT)),
         http_port=names.FRONT_HTTP_PORT,

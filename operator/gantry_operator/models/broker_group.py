@@ -25,6 +25,7 @@ from gantry_operator.models.parts import (
 from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
 from gantry_operator.models.retention import Retention
 from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
+from gantry_operator.models.tls import TlsWish  # noqa: TC001 - pydantic reads it
 
 
 class Replication(Model):
@@ -219,6 +220,15 @@ class BrokerGroupSpec(Model):
             "An object store to which the master uploads every acknowledged message; after a "
             "failover the new master goes on where the last one stopped. A store that fails stops "
             "the upload and nothing else. A change restarts the replicas one by one. Default none."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    tls: TlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS of brokers and doors for clients, and where they pass clients on to the master. "
+            "A change restarts the replicas one by one; one of the Secret does not. Default none: "
+            "nothing is encrypted."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

@@ -17,6 +17,7 @@ from gantry_operator.models.parts import (
     Template,
     config_rules,
 )
+from gantry_operator.models.tls import TlsWish  # noqa: TC001 - pydantic reads it
 
 
 class ControllerGroupSpec(Model):
@@ -79,6 +80,15 @@ class ControllerGroupSpec(Model):
             "by toolsFrom and clientsFrom of networkPolicy. Default false. A change restarts the "
             "controllers one by one."
         ),
+    )
+    tls: TlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS of the name service for clients, and where controllers tell brokers of elections. "
+            "A change restarts the controllers one by one; one of the Secret does not. Default "
+            "none: nothing is encrypted."
+        ),
+        json_schema_extra=NOT_NULLABLE,
     )
     network_policy: ControllerNetworkPolicy = Field(
         default_factory=ControllerNetworkPolicy,

@@ -17,6 +17,7 @@ from gantry_operator.models.parts import (
     Template,
 )
 from gantry_operator.models.tier import FrontTier  # noqa: TC001 - pydantic reads it
+from gantry_operator.models.tls import TlsWish  # noqa: TC001 - pydantic reads it
 
 MAX_REPLICAS = 100
 LAST_NODE_PORT = 32767
@@ -168,6 +169,15 @@ class FrontGroupSpec(Model):
         description=(
             "The object store of the broker groups' tiers: while a group has no master, the "
             "fronts serve what its tier holds, to be read. Default none: it is not served then."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    tls: TlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS of fronts for clients, and where they pass clients on to masters. A change "
+            "replaces the fronts one by one; one of the Secret does not. Default none: nothing is "
+            "encrypted."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

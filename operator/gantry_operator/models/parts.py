@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from gantry_protocol.settings.broker import RetentionSettings, TierSettings
+from gantry_protocol.tls.settings import TlsSettings
 from pydantic import Field
 
 from gantry_operator import names
@@ -71,11 +72,18 @@ _IDENTITY = (
     "store_port",
 )
 RESERVED_SETTINGS = tuple(
-    sorted((*_IDENTITY, *RetentionSettings.model_fields, *TierSettings.model_fields))
+    sorted(
+        (
+            *_IDENTITY,
+            *RetentionSettings.model_fields,
+            *TierSettings.model_fields,
+            *TlsSettings.model_fields,
+        )
+    )
 )
-"""Settings that are no matter of taste: identity, addresses and paths are the operator's, tier and
-retention have fields of their own in the spec, and the others (groups, store, join, rejoin) would
-make another process of it than the one that the operator looks after."""
+"""Settings that are no matter of taste: identity, addresses and paths are the operator's; tier,
+retention and TLS have fields of their own in the spec; and the others (groups, store, join, rejoin)
+would make another process of it than the one that the operator looks after."""
 
 
 class ControllerRef(Model):

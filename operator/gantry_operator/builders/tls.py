@@ -1,0 +1,36 @@
+"""Settings and files of pods that speak TLS to clients.
+
+The Secret is mounted whole and as files: the kubelet replaces them when it changes, and processes
+follow them, so a new certificate restarts no pod.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_protocol.process.config import variable_name
+
+from gantry_operator import names
+from gantry_operator.builders import pods
+
+if TYPE_CHECKING:
+    from gantry_operator.builders.meta import Manifest
+    from gantry_operator.models.tls import TlsWish
+
+_FILES = {"tls_cert_file": "tls.crt", "tls_key_file": "tls.key", "tls_ca_file": "ca.crt"}
+
+
+def tls_env(tls: TlsWish | None) -> tuple[Manifest, ...]:
+    """The settings; none without TLS. A Secret without `ca.crt` is the processes' to judge."""
+    if tls is None:
+        return ()
+    files = {name: f"{names.TLS_DIR}/{file}" for name, file in _FILES.items()}
+    values = files | {"tls_mode": tls.mode.lower()}
+    return tuple(pods.value(variable_name(name), text) for name, text in values.items())
+
+
+def tls_files(tls: TlsWish | None) -> tuple[pods.MountedSecret, ...]:
+    """The Secret; none without TLS."""
+    if tls is None:
+        return ()
+    return (pods.secret_files("tls", tls.secret_name, names.TLS_DIR),)
