@@ -22,11 +22,22 @@ def code(answer: Any) -> str:
 class GrpcClient:
     """One client: a connection, and a name."""
 
-    def __init__(self, address: str, name: str = "client-1") -> None:
+    def __init__(
+        self,
+        address: str,
+        name: str = "client-1",
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        named: str = "",
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
         self.metadata = (("x-mq-client-id", name),)
-        self.channel = grpc.aio.insecure_channel(address)
+        if credentials is None:
+            self.channel = grpc.aio.insecure_channel(address)
+        else:  # a certificate for ``named`` is expected
+            options = (("grpc.ssl_target_name_override", named),)
+            self.channel = grpc.aio.secure_channel(address, credentials, options)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,100 @@
+"""A local cluster whose processes speak TLS to clients, by a Secret."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from support.certificates import Authority, Pair
+from support.cli_cluster import ROOT, CliCluster, fronts, settled
+
+SECRET = "cluster-tls"
+NAME = "gantry-servers"  # of all certificates
+
+
+class TlsCluster(CliCluster):
+    """The same with an authority of its own.
+
+    Attributes:
+        authority: vouches for all processes.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        super().__init__(state_dir)
+        self.authority = Authority(state_dir.with_name(f"{state_dir.name}-authority"))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of commands that speak TLS."""
+        return "--tls-ca-file", str(self.authority.file), "--tls-server-name", NAME
+
+    def renew(self) -> Pair:
+        """A new certificate, in the Secret."""
+        pair = self.authority.issue(NAME)
+        files = {"tls.crt": pair.cert, "tls.key": pair.key, "ca.crt": self.authority.file}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET},
+            "type": "kubernetes.io/tls",
+            "data": {
+                name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()
+            },
+        }
+        self.gantry_applies(yaml.safe_dump(secret))
+        return pair
+
+    def is_everywhere(self, mode: str) -> bool:
+        """Whether all pods run in this mode, and every resource is as it is wished."""
+        told = [
+            {item["name"]: item.get("value") for item in container["env"]}.get("GANTRY_TLS_MODE")
+            for pod in self.object("pods")["items"]
+            for container in pod["spec"]["containers"]
+        ]
+        kinds = ("controllergroups", "brokergroups", "frontgroups")
+        resources = [one for kind in kinds for one in (self.object(kind) or {"items": []})["items"]]
+        return set(told) == {mode.lower()} and all(map(_is_ready, resources))
+
+    def wish(self, mode: str | None, *, fronted: bool = False) -> None:
+        """Have all groups speak TLS in this mode; None: they speak none."""
+        bodies = [_example("controllergroup"), _example("brokergroup")]
+        if fronted:
+            bodies.insert(1, yaml.safe_load(fronts()))
+        for body in bodies:
+            if mode is not None:
+                body["spec"]["tls"] = {"secretName": SECRET, "mode": mode}
+            self.gantry_applies(yaml.safe_dump(body))
+
+
+def _is_ready(resource: dict[str, Any]) -> bool:
+    status = resource.get("status") or {}
+    ready = [one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"]
+    is_seen = status.get("observedGeneration") == resource["metadata"]["generation"]
+    return is_seen and ready == ["True"]
+
+
+def _example(name: str) -> dict[str, Any]:
+    body: dict[str, Any] = yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text("utf-8"))
+    return body
+
+
+@contextmanager
+def tls_cluster(home: Path, mode: str | None, *, fronted: bool = False) -> Iterator[TlsCluster]:
+    """One with the example's group, all in sync; stopped and deleted afterwards."""
+    cluster = TlsCluster(home)
+    try:
+        cluster.gantry("local", "up")
+        cluster.renew()
+        cluster.wish(mode, fronted=fronted)
+        cluster.wait_until(settled)
+        if mode is not None:
+            cluster.wait_for(lambda: cluster.is_everywhere(mode), f"all are {mode}")
+        elif fronted:
+            cluster.wait_for(cluster.fronts_are_ready, "clients are led to fronts")
+        yield cluster
+    finally:
+        cluster.gantry("local", "down", "--purge")
