@@ -15,11 +15,13 @@ from support.patience import PATIENCE_S
 
 
 @contextmanager
-def proxy(cluster: CliCluster, ports: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
+def proxy(
+    cluster: CliCluster, ports: Sequence[int], *options: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """One that serves gRPC and HTTP at these ports, once it is ready."""
     grpc_port, http_port = ports
     command = [sys.executable, "-m", "gantry_cli", "proxy", "--local"]
-    command += ["--grpc-port", str(grpc_port), "--http-port", str(http_port)]
+    command += ["--grpc-port", str(grpc_port), "--http-port", str(http_port), *options]
     process = subprocess.Popen(command, cwd=ROOT, env=os.environ | cluster.place)
     try:
         deadline_s = time.monotonic() + PATIENCE_S

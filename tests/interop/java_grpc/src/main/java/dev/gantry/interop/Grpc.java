@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Map;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
@@ -14,7 +15,8 @@ import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
 
 /**
- * The official gRPC client with its defaults, as one process that goes on until it is killed. Prints a line per event:
+ * The official gRPC client with its defaults, as one process that goes on until it is killed; without TLS, which is
+ * one of them, unless {@code -Dgantry.tls=true}. Prints a line per event:
  * {@code READY}, {@code ACK key}, {@code NACK key error}, {@code GOT key attempt}, {@code DONE key} for a message that
  * the server has acknowledged to be consumed, {@code UNSURE key error} where that answer is missing,
  * {@code FAILED key} for one that is to come again, {@code ERROR error};
@@ -30,7 +32,8 @@ public final class Grpc {
 
     public static void main(String[] args) throws Exception {
         String topic = args[2];
-        ClientConfiguration server = ClientConfiguration.newBuilder().setEndpoints(args[1]).enableSsl(false).build();
+        ClientConfigurationBuilder wish = ClientConfiguration.newBuilder().setEndpoints(args[1]);
+        ClientConfiguration server = Boolean.getBoolean("gantry.tls") ? wish.build() : wish.enableSsl(false).build();
         switch (args[0]) {
             case "produce":
                 produce(server, topic, Integer.parseInt(args[3]));
