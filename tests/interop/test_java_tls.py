@@ -76,13 +76,21 @@ def test_java_clients_speak_tls(cluster: TlsCluster, tmp_path: Path, verifies: b
     assert cluster.wait_until(settled)["masterEpoch"] > epoch
 
 
+@pytest.mark.parametrize(
+    ("speaks", "metric"),
+    [(False, "gantry_tls_plain_refused_total"), (True, "gantry_tls_handshake_failures_total")],
+)
 def test_java_client_without_tls_or_of_another_authority_is_not_served(
-    cluster: TlsCluster, tmp_path: Path
+    cluster: TlsCluster, tmp_path: Path, speaks: bool, metric: str
 ) -> None:
-    other = verifying(tmp_path, Authority(tmp_path / "other"))
-    for options in ([], ["-Dtls.enable=true", other]):
-        said = probe(tmp_path, *options, "produce", cluster.name_servers, "java-none", 1, 0)
-        assert [line for line in said if line[0] == "ACK"] == []
+    options = ["-Dtls.enable=true", verifying(tmp_path, Authority(tmp_path / "other"))]
+    before = cluster.figure("controller", 9880, metric)
+    with running(
+        *(tmp_path, java.clients(), "-Xmx64m", *(options if speaks else ())),
+        *("dev.gantry.interop.Probe", "produce", cluster.name_servers, "java-none", 1, 0),
+    ) as client:
+        until(lambda: cluster.figure("controller", 9880, metric) > before, metric, client)
+        assert client.of_kind("ACK") == []
 
 
 def test_java_grpc_client_speaks_tls_by_default(cluster: TlsCluster, tmp_path: Path) -> None:

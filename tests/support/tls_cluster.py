@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import yaml
 from support.certificates import Authority, Pair
@@ -47,6 +48,24 @@ class TlsCluster(CliCluster):
         }
         self.gantry_applies(yaml.safe_dump(secret))
         return pair
+
+    def pods(self) -> dict[str, dict[str, str]]:
+        """By name: uid and address of every pod."""
+        return {
+            pod["metadata"]["name"]: {"uid": pod["metadata"]["uid"], "ip": pod["status"]["podIP"]}
+            for pod in self.object("pods")["items"]
+        }
+
+    def figure(self, part: str, port: int, name: str) -> float:
+        """A metric, summed over the processes at this port of pods of which this is in the name."""
+        total = 0.0
+        for pod, where in self.pods().items():
+            if part in pod:
+                with urlopen(f"http://{where['ip']}:{port}/metrics", timeout=10) as answer:
+                    lines = answer.read().decode().splitlines()
+                found = [line.split() for line in lines if line.startswith(f"{name} ")]
+                total += sum(float(value) for _, value in found)
+        return total
 
     def is_everywhere(self, mode: str) -> bool:
         """Whether all pods run in this mode, and every resource is as it is wished."""

@@ -6,7 +6,6 @@ import json
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from support.cli_cluster import settled
@@ -19,21 +18,6 @@ pytestmark = pytest.mark.timeout(600)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
     with tls_cluster(tmp_path_factory.mktemp("tls") / "local", "Enforcing") as made:
         yield made
-
-
-def pods(cluster: TlsCluster) -> dict[str, dict[str, str]]:
-    """By name: uid and address of every pod."""
-    return {
-        pod["metadata"]["name"]: {"uid": pod["metadata"]["uid"], "ip": pod["status"]["podIP"]}
-        for pod in cluster.object("pods")["items"]
-    }
-
-
-def figure(ip: str, port: int, name: str) -> float:
-    """A metric of a process."""
-    with urlopen(f"http://{ip}:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.split(" ")[0] == name)
 
 
 def test_commands_speak_tls_and_are_refused_without(cluster: TlsCluster) -> None:
@@ -56,9 +40,8 @@ def test_clients_go_on_when_the_master_is_killed(cluster: TlsCluster) -> None:
     said = cluster.gantry("produce", "orders-topic", "--count", "20", "--json", *cluster.options)
     assert json.loads(said)["acknowledged"] == 20
     assert cluster.wait_until(settled)["masterEpoch"] > before["masterEpoch"]
-    for name, pod in pods(cluster).items():
-        if "broker" in name:
-            assert figure(pod["ip"], 10920, "gantry_tls_plain_dials_total") == 0
+    for port in (10913, 10920):
+        assert cluster.figure("broker", port, "gantry_tls_plain_dials_total") == 0
 
 
 def test_files_that_are_no_good_are_one_sentence(cluster: TlsCluster, tmp_path: Path) -> None:
@@ -71,7 +54,7 @@ def test_files_that_are_no_good_are_one_sentence(cluster: TlsCluster, tmp_path: 
 
 
 def test_new_certificate_is_shown_without_a_restart(cluster: TlsCluster) -> None:
-    before = pods(cluster)
+    before = cluster.pods()
     shown = ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(cluster.renew().cert.read_text()))
     ports = [
         (pod["ip"], port)
@@ -84,10 +67,9 @@ def test_new_certificate_is_shown_without_a_restart(cluster: TlsCluster) -> None
         return all(ssl.get_server_certificate(port) == shown for port in ports)
 
     cluster.wait_for(all_show_it, "every port shows the new certificate")
-    assert pods(cluster) == before
-    for name, pod in before.items():
-        port = 10920 if "broker" in name else 9880
-        assert figure(pod["ip"], port, "gantry_tls_reload_failures_total") == 0
+    assert cluster.pods() == before
+    for part, port in (("broker", 10913), ("broker", 10920), ("controller", 9880)):
+        assert cluster.figure(part, port, "gantry_tls_reload_failures_total") == 0
 
 
 def test_tls_comes_while_clients_go_on(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ from sim.mutants import (
     spread,
     tier_core,
     timers,
+    tls,
     turns,
     way_through,
 )
@@ -79,6 +80,7 @@ MUTANTS = (
     *pops.MUTANTS,
     *proxy.MUTANTS,
     *way_through.MUTANTS,
+    *tls.MUTANTS,
     *turns.MUTANTS,
     *asking.MUTANTS,
     *timers.MUTANTS,
