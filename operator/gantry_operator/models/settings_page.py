@@ -26,7 +26,8 @@ _HEAD: Final = """\
 A setting `raft_port` is the flag `--raft-port`, the variable `GANTRY_RAFT_PORT` and the key
 `raft_port` of a configuration file; the first of them that is given counts. In Kubernetes it is set
 where the table says. Here is how processes work; who they are and where they listen is set by
-whoever starts them, and `gantry broker --help` and `gantry controller --help` list it.
+whoever starts them, and `gantry broker --help` and `gantry controller --help` list it. Those of TLS
+have [a page of their own](tls.md).
 """
 _TABLE: Final = """
 | Setting | Where | Range | Default | |

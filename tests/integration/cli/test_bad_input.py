@@ -179,3 +179,18 @@ def test_a_process_that_anybody_could_command_does_not_start(
         assert str(missing) in sentence
         assert why in sentence
     assert not data.exists()
+
+
+def test_certificate_that_cannot_be_shown_is_named(tmp_path: Path) -> None:
+    """Of each kind of process one; what is wrong in detail is tested with the settings."""
+    file = tmp_path / "tls.pem"
+    file.write_text("nothing")
+    pair = ("--tls-cert-file", str(file), "--tls-key-file", str(file))
+    for component in ("controller", "broker"):
+        code, said = refused(component, tmp_path / component, *pair)
+        assert code == BAD_INPUT
+        assert said.endswith(f"file {file} is no good: it holds no certificate in PEM.")
+        assert not (tmp_path / component).exists()
+    code, said = refused("broker", tmp_path / "broker", "--tls-mode", "enforcing", *pair)
+    assert code == BAD_INPUT
+    assert "tls_mode is enforcing without tls_ca_file" in said
