@@ -184,7 +184,7 @@ class RemotingServer:
         connection = Connection(self, next(_connection_numbers))
         if not self._tls.is_served:
             return connection
-        return TlsTransport(self._tls, connection, self.note_ended)
+        return TlsTransport(self._tls, connection, self)
 
     # What connections call.
 

@@ -6,26 +6,30 @@ then on is TLS over memory or hands bytes through. A preamble may come before th
 load balancer sends it, or inside.
 
 The connection counts from its first moment, so limits and the time for a first frame hold for those
-in handshake, too.
+in handshake, too. Handshakes, and what is left of many small records, wait for their turns like
+requests, so that strangers keep the loop from nobody.
 
 One thing is refused: a connection without TLS where TLS is enforced.
 """
 
-import asyncio
-import ssl
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gantry_protocol.errors import FrameError
 from gantry_protocol.proxy_preamble import parse_preamble, starts_preamble
-from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.tls.layer import Course, TlsLayer
-from gantry_protocol.tls.process import Tls
 from gantry_protocol.tls.settings import TlsMode
 
-HANDSHAKE = 22  # the content type of a TLS record, RFC 8446 section 5.1
+if TYPE_CHECKING:
+    import asyncio
+    import ssl
 
-Note = Callable[[str, Connection, Exception | None], None]
+    from gantry_protocol.remoting.connection import Connection
+    from gantry_protocol.remoting.server import RemotingServer
+    from gantry_protocol.tls.process import Tls
+
+HANDSHAKE = 22  # the content type of a TLS record, RFC 8446 section 5.1
 
 
 class Opening(NamedTuple):
@@ -57,15 +61,21 @@ class TlsTransport(TlsLayer):
     Args:
         tls: of the process.
         connection: whose transport it is.
-        note: logs that a peer's fault ended its connection.
+        server: whose connection that is.
     """
 
-    def __init__(self, tls: Tls, connection: Connection, note: Note) -> None:
+    def __init__(self, tls: Tls, connection: Connection, server: RemotingServer) -> None:
         super().__init__()
         self.inner: Connection = connection
         self._tls = tls
-        self._note = note
+        self._server = server
+        self._turns = connection.turns
         self._begun = b""  # what came before it was known what it begins, then the preamble
+        self._put_off = b""  # of a handshake, until its turn
+        self._waits = False  # for a turn
+        self._counted_bytes = 0  # of what waits to be decrypted, in the server's counts
+
+    # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody connected, and counts."""
@@ -76,6 +86,7 @@ class TlsTransport(TlsLayer):
         """It is gone, whoever ended it."""
         if self.course is Course.SHAKING:
             self._tls.handshake_failures += 1
+        self._count(0)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -84,8 +95,12 @@ class TlsTransport(TlsLayer):
             self.inner.data_received(data)
         elif self.course is Course.ASKED:
             self._open(self._begun + data)
+        elif self.course is Course.SHAKING:
+            self._shake_on(data)
         else:
             super().data_received(data)
+
+    # What the layer asks.
 
     def write(self, data: Any) -> None:
         """Send bytes in the way that the peer has chosen; nothing to one that has not yet."""
@@ -104,7 +119,34 @@ class TlsTransport(TlsLayer):
         """It is no TLS, or none that is spoken here."""
         self._tls.handshake_failures += shaking
         what = "a failed TLS handshake" if shaking else "broken TLS"
-        self._note(f"connection ended by {what}", self.inner, error)
+        self._server.note_ended(f"connection ended by {what}", self.inner, error)
+
+    def later(self) -> None:
+        """Wait for a turn, behind those who do not send many small records."""
+        self._count(self.left_bytes)
+        if self._server.stats.partial_bytes > self._server.max_partial_bytes:
+            self._count(0)
+            self._server.note_ended("connection ended, too much is to be decrypted", self.inner)
+            self.abort()
+        else:
+            self._wait(first=False)
+
+    def take_turn(self) -> bool:
+        """Go on with what was put off; whether it is dear."""
+        self._waits = False
+        if self.raw.is_closing():
+            return False
+        if self.course is Course.SHAKING:
+            data, self._put_off = self._put_off, b""
+            if not self.is_paused:
+                self.raw.resume_reading()
+            self._shake_now(data)
+            return False
+        self.go_on()
+        self._count(self.left_bytes)
+        return True
+
+    # Inside.
 
     def _open(self, data: bytes) -> None:
         """Decide, if enough is here."""
@@ -112,15 +154,37 @@ class TlsTransport(TlsLayer):
         if opening is None:
             self._begun = data
         elif opening.is_tls:
-            size = opening.preamble_bytes
-            self._begun = data[:size]
-            context = self._tls.for_server().context
-            self.shake(context, data[size:], name=None, server_side=True)
+            self._begun = data[: opening.preamble_bytes]
+            self.prepare(self._tls.for_server().context, name=None, server_side=True)
+            self._shake_on(data[opening.preamble_bytes :])
         elif self._tls.mode is TlsMode.ENFORCING:
             self._tls.plain_refused += 1
             self.course = Course.ENDED
-            self._note("connection ended, it speaks no TLS", self.inner, None)
+            self._server.note_ended("connection ended, it speaks no TLS", self.inner)
             self.raw.abort()
         else:
             self.course = Course.PLAIN
             self.inner.data_received(data)
+
+    def _shake_on(self, data: bytes) -> None:
+        """A step of the handshake, in this turn or in another one: many at once take long."""
+        if self._waits or not self._turns.is_open:
+            self._put_off += data
+            self.raw.pause_reading()
+            self._wait(first=True)
+        else:
+            begun_s = self._turns.clock()
+            self._shake_now(data)
+            self._turns.used(self._turns.clock() - begun_s)
+
+    def _shake_now(self, data: bytes) -> None:
+        super().data_received(data)
+
+    def _wait(self, *, first: bool) -> None:
+        if not self._waits:
+            self._waits = True
+            self._turns.wait(self, first=first)
+
+    def _count(self, left_bytes: int) -> None:
+        self._server.stats.partial_bytes += left_bytes - self._counted_bytes
+        self._counted_bytes = left_bytes

@@ -57,7 +57,8 @@ class _Dialled(TlsLayer):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.shake(self._context, b"", name=self._name, server_side=False)
+        self.prepare(self._context, name=self._name, server_side=False)
+        self.advance(b"")
 
     def shaken(self) -> None:
         if self.done.done():  # nobody waits any more

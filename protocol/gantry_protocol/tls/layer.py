@@ -3,8 +3,9 @@
 One class is both: the protocol of the transport below, and the transport of the protocol above. The
 standard library's own (``loop.start_tls``) reads from the socket itself, so that whoever has to see
 the first byte would have to peek; it keeps a buffer of its own that nobody above counts; and it
-waits for the other side's goodbye. Here nothing is kept but a record that is not whole: what comes
-is handed on at once, and what is written lies in the transport below, whose limits hold.
+waits for the other side's goodbye. Here what comes is handed on at once, but for a record that is
+not whole and for what is left by ``RECORDS_MAX``; what is written lies in the transport below,
+whose limits hold.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from enum import Enum, auto
 from typing import Any, cast
 
 RECORD_BYTES = 16 * 1024  # the most that one record holds
+RECORDS_MAX = 256  # at once, for half a millisecond; a peer may send as many in 6 KiB as in 4 MiB
 _CLOSE_GRACE_S = 1.0  # how long the other side of a broken connection may take to hear why
 
 
@@ -34,6 +36,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         inner: the protocol above.
         raw: the transport below; set once connected.
         course: the state.
+        is_paused: whether the protocol above does not read.
     """
 
     inner: asyncio.Protocol
@@ -44,17 +47,16 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._secure: ssl.SSLObject  # set where hands are shaken
+        self.is_paused = False  # by the protocol above
+        self._left = False  # something is here that was not read, so nothing comes meanwhile
 
     # For subclasses.
 
-    def shake(
-        self, context: ssl.SSLContext, data: bytes, *, name: str | None, server_side: bool
-    ) -> None:
-        """Shake hands.
+    def prepare(self, context: ssl.SSLContext, *, name: str | None, server_side: bool) -> None:
+        """Shake hands with what comes from now on.
 
         Args:
-            context: with what.
-            data: what has come already.
+            context: the certificate that is shown, and those that are believed.
             name: of the server, on the side of the client.
             server_side: which side this is.
         """
@@ -62,7 +64,6 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
         self._secure = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_side, server_hostname=name
         )
-        self._advance(data)
 
     def shaken(self) -> None:
         """The handshake ended well; what follows is encrypted."""
@@ -70,6 +71,24 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
 
     def failed(self, error: ssl.SSLError, *, shaking: bool) -> None:
         """The handshake, or what came after it, was no good; the connection ends."""
+
+    def later(self) -> None:
+        """Call ``go_on`` later: there is more to decrypt than is done at once."""
+        asyncio.get_running_loop().call_soon(self.go_on)
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes that wait to be decrypted."""
+        return self._incoming.pending if self._left else 0
+
+    def go_on(self) -> None:
+        """Decrypt what was left, unless the protocol above does not read."""
+        if self.raw.is_closing():
+            return
+        if self._left and not self.is_paused and self.course is Course.SECURE:
+            self._left = False
+            self.raw.resume_reading()
+            self.advance(b"")
 
     # What the event loop calls.
 
@@ -84,8 +103,10 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        if self.course is Course.SECURE or self.course is Course.SHAKING:
-            self._advance(data)
+        if self._left:  # none are asked for
+            self._incoming.write(data)
+        elif self.course is Course.SECURE or self.course is Course.SHAKING:
+            self.advance(data)
 
     def pause_writing(self) -> None:
         """The peer does not read fast enough."""
@@ -108,12 +129,17 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
             self._send()
 
     def pause_reading(self) -> None:
-        """Read no more; what was read has been handed on."""
+        """Hand on no more."""
+        self.is_paused = True
         self.raw.pause_reading()
 
     def resume_reading(self) -> None:
         """Read on."""
-        self.raw.resume_reading()
+        was_paused, self.is_paused = self.is_paused, False
+        if not self._left:
+            self.raw.resume_reading()
+        elif was_paused:
+            self.later()
 
     def close(self) -> None:
         """Deliver what was written, say that this is the end, and end it."""
@@ -146,7 +172,8 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
 
     # Inside.
 
-    def _advance(self, data: bytes) -> None:
+    def advance(self, data: bytes) -> None:
+        """Go on with the handshake, or read, now that this has come, too."""
         self._incoming.write(data)
         try:
             if self.course is Course.SHAKING:
@@ -162,15 +189,22 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
 
     def _read(self) -> None:
-        """Hand on all that is here, as one, so that whoever is above counts it."""
+        """Hand on what is here, as one, so that whoever is above counts it."""
         pieces: list[bytes] = []
         try:
             while piece := self._secure.read(RECORD_BYTES):
                 pieces.append(piece)
+                if len(pieces) == RECORDS_MAX:
+                    self._left = True
+                    self.raw.pause_reading()
+                    break
         finally:
             if pieces:
                 self.inner.data_received(b"".join(pieces))
-        self.close()  # the peer has said that it says nothing more
+        if not self._left:
+            self.close()  # the peer has said that it says nothing more
+        elif not self.is_paused and self.course is Course.SECURE:
+            self.later()
 
     def _fail(self, error: ssl.SSLError) -> None:
         """End it; the peer is told why."""

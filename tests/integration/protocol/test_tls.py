@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import ConfigError, ConnectError
-from gantry_protocol.frame import encode
+from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.remoting.splice import Budget, Splice
 from gantry_protocol.remoting.tls_transport import Opening, opening_of
+from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls import contexts
+from gantry_protocol.tls.layer import RECORDS_MAX
 from gantry_protocol.tls.process import Tls
 from gantry_protocol.tls.settings import TlsMode, TlsSettings
 from support.certificates import Authority, Pair
@@ -329,6 +331,71 @@ async def test_fragments_of_one_byte_are_served(
         except ssl.SSLWantReadError:
             incoming.write(await raw.reader.read(65536))
     await raw.close()
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_many_small_records_are_decrypted_in_turns(
+    serve: Serve, authority: Authority, pair: Pair, is_busy: bool
+) -> None:
+    """Each byte of three requests is a record, and all of them come at once."""
+    turns = Crowded() if is_busy else Turns()
+    server, port = await serve(echo, tls=serving(pair), turns=turns)
+    raw = await WirePeer.connect(port)
+    secure, incoming, outgoing = await shake(raw, authority)
+    for byte in encode(request(10, body=bytes(4_000))) * 3:
+        secure.write(bytes([byte]))
+    raw.writer.write(outgoing.read())
+    decoder, answers = FrameDecoder(expect_preamble=False), 0
+    while answers < 3:
+        try:
+            answers += len(decoder.feed(secure.read(65536)))
+        except ssl.SSLWantReadError:
+            async with asyncio.timeout(30):
+                incoming.write(await raw.reader.read(65536))
+    assert turns.put_off >= 12_000 // RECORDS_MAX
+    assert server.stats.partial_bytes == 0
+    await raw.close()
+    await until(lambda: not server.stats.connections)
+
+
+async def test_what_waits_to_be_decrypted_is_bounded(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    """Nobody has a turn, so what the first sends waits, and the second is cut for sending more."""
+    turns = Turns()
+    turns.wait = lambda one, first: None  # type: ignore[method-assign]
+    server, port = await serve(echo, tls=serving(pair), turns=turns, max_partial_bytes=30_000)
+    frame = encode(request(10, body=bytes(10_000)))
+    peers = [await WirePeer.connect(port) for _ in range(2)]
+    for peer, records in zip(peers, (1_000, 5_000), strict=True):
+        secure, _, outgoing = await shake(peer, authority)
+        for byte in frame[:records]:
+            secure.write(bytes([byte]))
+        peer.writer.write(outgoing.read())
+        await until(lambda: server.stats.partial_bytes > 10_000)
+    await until(lambda: server.stats.connections == 1)
+    assert 10_000 < server.stats.partial_bytes <= 30_000
+    for peer in peers:
+        await peer.close()
+
+
+async def test_handshakes_wait_for_their_turns(
+    serve: Serve, authority: Authority, pair: Pair
+) -> None:
+    turns = Crowded()
+    _, port = await serve(echo, tls=serving(pair), turns=turns)
+    async with await TlsPeer.shake(port, authority) as peer:
+        peer.send(request(10))
+        assert (await peer.receive()).code == 0
+        assert turns.put_off >= 3, "a turn for each step, and one for the request"
+
+
+class Crowded(Turns):
+    """Others have used what there is of each turn."""
+
+    @property
+    def is_open(self) -> bool:
+        return False
 
 
 async def test_peer_that_says_goodbye_is_answered_first(

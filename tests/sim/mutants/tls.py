@@ -57,10 +57,10 @@ MUTANTS = (
     ),
     _mutant(
         "one-record-of-many",
-        "a request of more than 16 KiB ends its connection",
+        "a request of more than 16 KiB is served in part, or ends its connection",
         f"{TLS}.layer:TlsLayer._read",
-        "while piece := self._secure.read(RECORD_BYTES):",
-        "if piece := self._secure.read(RECORD_BYTES):",
+        'b"".join(pieces)',
+        "pieces[-1]",
         "test_transport.py::test_request_is_answered",
     ),
     _mutant(
@@ -70,5 +70,13 @@ MUTANTS = (
         "if self._begun:",
         "if False:",
         "test_transport.py::test_preamble_before_the_handshake_names_the_client",
+    ),
+    _mutant(
+        "records-without-end",
+        "a stranger's tiny records keep the loop from everybody else",
+        f"{TLS}.layer:TlsLayer._read",
+        "if len(pieces) == RECORDS_MAX:",
+        "if False:",
+        "test_transport.py::test_many_small_records_are_not_decrypted_at_once",
     ),
 )

@@ -13,7 +13,9 @@ from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.tls_transport import TlsTransport
+from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.contexts import client_context
+from gantry_protocol.tls.layer import RECORDS_MAX
 from gantry_protocol.tls.process import Tls
 from gantry_protocol.tls.settings import TlsMode, TlsSettings
 from support.certificates import Authority, Pair
@@ -48,14 +50,15 @@ class End:
 
     def __init__(self, tls: Tls) -> None:
         self.heard: list[RemotingCommand] = []
-        server = RemotingServer(self._serve, tls=tls)
+        turns = Turns(lambda: 0.0)  # nothing takes time, so everything is done at once
+        server = RemotingServer(self._serve, tls=tls, turns=turns)
         server.connection_opened = lambda connection: None  # type: ignore[method-assign]
         server.note_ended = self._note  # type: ignore[method-assign]
         server.flush_soon = lambda connection: connection.flush()  # type: ignore[method-assign]
         self.notes: list[str] = []
         self.wire = Wire()
         self.connection = Connection(server, 1)
-        self.transport = TlsTransport(tls, self.connection, server.note_ended)
+        self.transport = TlsTransport(tls, self.connection, server)
         self.transport.connection_made(cast(Any, self.wire))
 
     def _serve(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -194,3 +197,22 @@ async def test_half_a_record_waits_for_the_rest(authority: Authority, pair: Pair
     assert end.heard == []
     end.say(words[-1:])
     assert [command.code for command in end.heard] == [10, 11]
+
+
+async def test_many_small_records_are_not_decrypted_at_once(
+    authority: Authority, pair: Pair
+) -> None:
+    end, client = End(serving(pair)), Client(authority)
+    client.shake(end.say)
+    frame = encode(request(10, body=bytes(1_000)))
+    for byte in frame:
+        client.secure.write(bytes([byte]))
+    end.say(client.outgoing.read())
+    turns = 0
+    while end.transport.left_bytes:
+        assert end.heard == []
+        end.transport.take_turn()
+        turns += 1
+    assert turns == len(frame) // RECORDS_MAX
+    assert [command.code for command in end.heard] == [10]
+    assert end.transport.left_bytes == 0
