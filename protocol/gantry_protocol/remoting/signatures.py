@@ -15,22 +15,23 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
+from gantry_protocol.access.rules import RESERVED_USER
 from gantry_protocol.command import RemotingCommand
 
-ACCESS_KEY = "gantry"
-_ACCESS_KEY_FIELD = "AccessKey"
-_SIGNATURE_FIELD = "Signature"
+ACCESS_KEY = RESERVED_USER
+ACCESS_KEY_FIELD = "AccessKey"
+SIGNATURE_FIELD = "Signature"
 
 
 def carries_signature(command: RemotingCommand) -> bool:
     """Whether ``command`` says that it is signed with the quorum's key."""
     ext = command.ext or {}
-    return _SIGNATURE_FIELD in ext and ext.get(_ACCESS_KEY_FIELD) == ACCESS_KEY
+    return SIGNATURE_FIELD in ext and ext.get(ACCESS_KEY_FIELD) == ACCESS_KEY
 
 
 def carries_any_signature(command: RemotingCommand) -> bool:
     """Whether ``command`` is signed at all, with whatever key."""
-    return _SIGNATURE_FIELD in (command.ext or {})
+    return SIGNATURE_FIELD in (command.ext or {})
 
 
 def is_signed(command: RemotingCommand, keys: Sequence[bytes]) -> bool:
@@ -39,13 +40,13 @@ def is_signed(command: RemotingCommand, keys: Sequence[bytes]) -> bool:
     if not carries_signature(command):
         return False
     content = signed_content(ext, command.body)
-    shown = ext[_SIGNATURE_FIELD].encode()
+    shown = ext[SIGNATURE_FIELD].encode()
     return any(hmac.compare_digest(sign(key, content), shown) for key in keys)
 
 
 def signed_content(ext: dict[str, str], body: bytes) -> bytes:
     """The bytes that upstream signs."""
-    names = sorted(name for name in ext if name != _SIGNATURE_FIELD)
+    names = sorted(name for name in ext if name != SIGNATURE_FIELD)
     return "".join(ext[name] for name in names).encode() + body
 
 

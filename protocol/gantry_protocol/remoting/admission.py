@@ -1,0 +1,133 @@
+"""Admission of a client's request: who has signed it, and whether that user may make it.
+
+A signature is upstream's: the HMAC-SHA1, with the user's secret, of the values of all extension
+fields but itself in the order of their names, then the body. It does not cover the code, and it can
+be sent again by who reads it on its way; TLS prevents that.
+
+Pure: the state of the users comes in, a refusal or nothing comes out. What is refused names the
+user, what was asked and why; never a secret, and not whether a user exists.
+"""
+
+import hmac
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gantry_protocol.access.judgement import Demand, Judge
+from gantry_protocol.access.rules import User
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import WireError
+from gantry_protocol.remoting import demands
+from gantry_protocol.remoting.signatures import (
+    ACCESS_KEY_FIELD,
+    SIGNATURE_FIELD,
+    sign,
+    signed_content,
+)
+
+SHOWN_CHARS = 64  # of a user's name, which may be anything that a stranger writes
+_NOBODY = "-"
+
+
+class Admitted(NamedTuple):
+    """A request that may be served.
+
+    Attributes:
+        user: who has signed it.
+        judge: of the user's rules; None for a super user, who may do everything.
+    """
+
+    user: str
+    judge: Judge | None
+
+
+class Denied(NamedTuple):
+    """A request that may not be served.
+
+    Attributes:
+        user: who says to have signed it; ``-`` for nobody.
+        reason: one word for metrics.
+        sentence: for people.
+    """
+
+    user: str
+    reason: str
+    sentence: str
+
+
+class Users:
+    """The users of a cluster, as they were told; another state is another object.
+
+    Args:
+        cluster: whose users.
+        users: by name.
+    """
+
+    def __init__(self, cluster: str, users: Mapping[str, User]) -> None:
+        """Rules are read when they are needed first."""
+        self._cluster = cluster
+        self._users = users
+        self._judges: dict[str, Judge] = {}
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def admit(self, command: RemotingCommand, source: str) -> Admitted | Denied:
+        """Whether ``command``, which came from the address ``source``, may be served."""
+        ext = command.ext or {}
+        name = ext.get(ACCESS_KEY_FIELD, "")
+        shown = ext.get(SIGNATURE_FIELD, "")
+        code = _code_name(command.code)
+        if not name or not shown:
+            sentence = f"{code} is not signed, and this cluster serves nobody without a user"
+            return Denied(_NOBODY, "unsigned", sentence)
+        user = self._users.get(name)
+        label = name[:SHOWN_CHARS]
+        if user is None or not _has_signed(user, ext, command.body, shown):
+            return Denied(
+                label,
+                "signature",
+                f"User:{label} is not known here, or has not signed {code} with its secret",
+            )
+        if not user.is_enabled:
+            return Denied(label, "disabled", f"User:{label} is disabled")
+        if user.is_super:
+            return Admitted(name, None)
+        row = demands.TABLE.get(command.code)
+        if row is None:
+            sentence = f"User:{label} may not make {code}: super users may"
+            return Denied(label, "super", sentence)
+        judge = self._judges.get(name) or self._judges.setdefault(name, Judge(user))
+        try:
+            refused = judge.refused(row(command, self._cluster), source)
+        except WireError as error:
+            return Denied(label, "unreadable", f"{code} of User:{label} cannot be judged: {error}")
+        if refused is not None:
+            return Denied(label, "rules", denial(label, refused, source))
+        return Admitted(name, judge)
+
+
+def denial(user: str, refused: Demand, source: str) -> str:
+    """The sentence about a demand that the rules of ``user`` refuse."""
+    return f"User:{user} has no permission for {refused} from {source or 'an unknown address'}"
+
+
+def signed(command: RemotingCommand, access_key: str, secret: bytes) -> RemotingCommand:
+    """Adds the signature of ``access_key`` to ``command``, in place of any other."""
+    ext = {**(command.ext or {}), ACCESS_KEY_FIELD: access_key}
+    ext.pop(SIGNATURE_FIELD, None)
+    ext[SIGNATURE_FIELD] = sign(secret, signed_content(ext, command.body)).decode()
+    command.ext = ext
+    return command
+
+
+def _has_signed(user: User, ext: dict[str, str], body: bytes, shown: str) -> bool:
+    made = sign(user.secret.encode(), signed_content(ext, body))
+    return hmac.compare_digest(made, shown.encode("utf-8", "surrogatepass"))
+
+
+def _code_name(code: int) -> str:
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return f"a request of code {code}"
