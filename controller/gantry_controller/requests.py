@@ -29,11 +29,14 @@ from gantry_controller.metadata.events import (
     ChangeSettings,
     CleanBrokerData,
     CreateTopic,
+    CreateUser,
     DeclareFronts,
     DeclareGroup,
     DeleteKv,
+    DeleteRules,
     DeleteSubscriptionGroup,
     DeleteTopic,
+    DeleteUser,
     DrainGroup,
     ElectMaster,
     EndDrain,
@@ -42,6 +45,7 @@ from gantry_controller.metadata.events import (
     ImportBroker,
     MapQueues,
     PutKv,
+    PutRules,
     PutSubscriptionGroup,
     RegisterBroker,
     ReleaseSegments,
@@ -53,7 +57,9 @@ from gantry_controller.metadata.events import (
     ReportTopics,
     RetireGroup,
     SealQueues,
+    SetAccess,
     SetWritable,
+    UpdateUser,
 )
 
 
@@ -274,6 +280,29 @@ REMOTING: dict[RequestCode, RequestClass] = {
         _C.INVALID_PARAMETER,
         _AMBIGUOUS,
     ),
+    # Users. Whoever asks for them shows the key, also to read: brokers are told secrets.
+    RequestCode.GANTRY_GET_ACCESS: _read("GetAccess")._replace(needs_key=True),
+    RequestCode.GANTRY_SET_ACCESS: _write("SetAccess", SetAccess, _C.INVALID_PARAMETER),
+    RequestCode.AUTH_CREATE_USER: _write("CreateUser", CreateUser, _C.INVALID_PARAMETER),
+    RequestCode.AUTH_UPDATE_USER: _write(
+        "UpdateUser", UpdateUser, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
+    RequestCode.AUTH_DELETE_USER: _write("DeleteUser", DeleteUser, _C.INVALID_PARAMETER),
+    RequestCode.AUTH_GET_USER: _read("GetUser", _C.USER_NOT_EXIST)._replace(needs_key=True),
+    RequestCode.AUTH_LIST_USER: _read("ListUsers")._replace(needs_key=True),
+    RequestCode.AUTH_CREATE_ACL: _write(
+        "CreateAcl", PutRules, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
+    RequestCode.AUTH_UPDATE_ACL: _write(
+        "UpdateAcl", PutRules, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
+    RequestCode.AUTH_DELETE_ACL: _write(
+        "DeleteAcl", DeleteRules, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
+    RequestCode.AUTH_GET_ACL: _read(
+        "GetAcl", _C.USER_NOT_EXIST, _C.POLICY_NOT_EXIST, _C.INVALID_PARAMETER
+    )._replace(needs_key=True),
+    RequestCode.AUTH_LIST_ACL: _read("ListAcls")._replace(needs_key=True),
     # Fronts.
     RequestCode.GANTRY_GET_FRONT_GROUPS: _read("GetFrontGroups"),
     # The name service.

@@ -170,6 +170,7 @@ class Controller:
         self.polls = {
             "front_requests": requests.fronts.polls,
             "queue_map_requests": requests.queue_maps.polls,
+            "access_requests": requests.users.polls,
         }
         NameRequests(self.dispatcher, self.machine, self.imports, self._listing)
 

@@ -186,6 +186,7 @@ class Harness:
     async def close(self) -> None:
         self.requests.fronts.polls.close()
         self.requests.queue_maps.polls.close()
+        self.requests.users.polls.close()
         self.dispatcher.close()
         self.imports.stop()
         await self.watchman.stop()

@@ -41,7 +41,11 @@ class LoopbackController:
     """
 
     def __init__(
-        self, machine: MetadataStateMachine | None = None, *, spreads: bool = False
+        self,
+        machine: MetadataStateMachine | None = None,
+        *,
+        spreads: bool = False,
+        key: KeyFile = KEY,
     ) -> None:
         self.machine = MetadataStateMachine() if machine is None else machine
         self.quorum = FakeQuorum(self.machine)
@@ -53,7 +57,7 @@ class LoopbackController:
             FakeForwarder(),  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
             describe,
-            Guard(KEY, is_open=True),
+            Guard(key, is_open=True),
         )
         self.dispatcher = dispatcher
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)

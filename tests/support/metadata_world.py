@@ -8,15 +8,18 @@ from collections.abc import Iterable
 from gantry_controller.metadata.apply import apply
 from gantry_controller.metadata.clients import Client, ConsumerGroup, QueueOwner, Subscription
 from gantry_controller.metadata.confirmed import Floor, Loss
+from gantry_controller.metadata.draining import Drain
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
     ChangeSettings,
     CleanBrokerData,
+    CreateUser,
     DeclareFronts,
     DeclareGroup,
     DeleteKv,
     DeleteTopic,
+    DeleteUser,
     ElectMaster,
     Event,
     FloorRow,
@@ -35,7 +38,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, Drain, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 from gantry_protocol.types import BrokerId, Epoch, Index, Offset
 
 CLUSTER = "c"
@@ -268,6 +271,10 @@ def told_by_tools(world: World) -> None:
     assert world.apply(DeleteTopic(cluster=CLUSTER, name="", topic="gone")).changed
     world.state.put_plain("drains", (CLUSTER, NAME), Drain(1))
     world.state.put_plain("newcomers", (CLUSTER, NAME), Index(1))
+    for user in ("admin", "gone"):
+        made = CreateUser(cluster=CLUSTER, user=user, secret=9 * "s", kind="Super", status="enable")
+        assert world.apply(made).changed
+    assert world.apply(DeleteUser(cluster=CLUSTER, user="gone")).changed
     for chosen in ("false", "true"):
         world.apply(ChangeSettings(settings={"orderMessageEnable": chosen}))
     world.apply(SetWritable(cluster=CLUSTER, name=NAME, writable=False))

@@ -47,6 +47,7 @@ class Polls(Protocol):
 _ASKED = {
     "front_requests": "fronts for the groups that they serve",
     "queue_map_requests": "brokers for queue maps",
+    "access_requests": "brokers and fronts for users",
 }
 
 

@@ -28,6 +28,7 @@ from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable, Mem
 from gantry_controller.liveness.core.unheard import UnheardConsumers
 from gantry_controller.liveness.prober import knock
 from gantry_controller.metadata.confirmed import Floor, Loss
+from gantry_controller.metadata.draining import Drain
 from gantry_controller.metadata.drains import has_other_taking, others_taking
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
@@ -46,7 +47,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.newcomers import may_take
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.shares import Shares
-from gantry_controller.metadata.state import BrokerGroup, Drain, GroupKey, Member
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
 
 GROUPS_PER_TURN = 200  # about 2 ms of work
 ROWS_PER_PULSE = 2000  # about 2 ms of work

@@ -18,11 +18,14 @@ from gantry_controller.metadata.events import (
     ChangeSettings,
     CleanBrokerData,
     CreateTopic,
+    CreateUser,
     DeclareFronts,
     DeclareGroup,
     DeleteKv,
+    DeleteRules,
     DeleteSubscriptionGroup,
     DeleteTopic,
+    DeleteUser,
     DrainGroup,
     ElectMaster,
     EndDrain,
@@ -33,6 +36,7 @@ from gantry_controller.metadata.events import (
     ImportBroker,
     MapQueues,
     PutKv,
+    PutRules,
     PutSubscriptionGroup,
     RaiseFloors,
     RegisterBroker,
@@ -45,9 +49,11 @@ from gantry_controller.metadata.events import (
     ReportTopics,
     RetireGroup,
     SealQueues,
+    SetAccess,
     SetWritable,
     TakeShare,
     TakeTopics,
+    UpdateUser,
 )
 from gantry_controller.metadata.floors import accept_loss, raise_floors
 from gantry_controller.metadata.fronts import declare_fronts, remove_fronts
@@ -82,6 +88,14 @@ from gantry_controller.metadata.topics import (
     import_broker,
     report_topic,
     report_topics,
+)
+from gantry_controller.metadata.users import (
+    create_user,
+    delete_rules,
+    delete_user,
+    put_rules,
+    set_access,
+    update_user,
 )
 
 
@@ -163,5 +177,17 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return seal_queues(state, event)
         case ReleaseSegments():
             return release_segments(state, event)
+        case CreateUser():
+            return create_user(state, event)
+        case UpdateUser():
+            return update_user(state, event)
+        case DeleteUser():
+            return delete_user(state, event)
+        case PutRules():
+            return put_rules(state, event)
+        case DeleteRules():
+            return delete_rules(state, event)
+        case SetAccess():
+            return set_access(state, event)
         case _:
             assert_never(event)

@@ -15,9 +15,10 @@ from gantry_protocol.bodies.route import PERM_WRITE
 from gantry_protocol.codes import ResponseCode
 
 from gantry_controller.metadata.clients import SubscriptionTable
+from gantry_controller.metadata.draining import Drain
 from gantry_controller.metadata.events import DrainGroup, EndDrain
 from gantry_controller.metadata.results import Result, refuse
-from gantry_controller.metadata.state import BrokerGroup, Drain, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 from gantry_controller.metadata.subscriptions import SUBSCRIPTION_GROUPS_MAX
 from gantry_controller.metadata.topic_table import Topic
 from gantry_controller.metadata.topics import TOPICS_PER_GROUP_MAX, merge_topics

@@ -8,6 +8,7 @@ does not know stops: to skip an event would be to disagree with the quorum in si
 """
 
 import msgspec
+from gantry_protocol.access.rules import Rule
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
@@ -450,6 +451,63 @@ class ReportTopic(_Record, frozen=True, tag="ReportTopic/1"):
     queues: dict[str, Topic]
 
 
+class CreateUser(_Record, frozen=True, tag="CreateUser/1"):
+    """Makes a user of ``cluster`` (code 3001)."""
+
+    cluster: str
+    user: str
+    secret: str
+    kind: str
+    status: str
+
+    def __repr__(self) -> str:
+        return f"CreateUser({self.cluster!r}, {self.user!r}, {self.kind!r}, {self.status!r})"
+
+
+class UpdateUser(_Record, frozen=True, tag="UpdateUser/1"):
+    """Changes a user (code 3002); what is None stays."""
+
+    cluster: str
+    user: str
+    secret: str | None = None
+    kind: str | None = None
+    status: str | None = None
+
+    def __repr__(self) -> str:
+        return f"UpdateUser({self.cluster!r}, {self.user!r}, {self.kind!r}, {self.status!r})"
+
+
+class DeleteUser(_Record, frozen=True, tag="DeleteUser/1"):
+    """Deletes a user and its rules (code 3003)."""
+
+    cluster: str
+    user: str
+
+
+class PutRules(_Record, frozen=True, tag="PutRules/1"):
+    """Gives a user rules (codes 3006, 3007)."""
+
+    cluster: str
+    user: str
+    rules: tuple[Rule, ...]
+
+
+class DeleteRules(_Record, frozen=True, tag="DeleteRules/1"):
+    """Takes the rule on a resource from a user (code 3008); None: all of its rules."""
+
+    cluster: str
+    user: str
+    policy: str
+    resource: str | None = None
+
+
+class SetAccess(_Record, frozen=True, tag="SetAccess/1"):
+    """Says whether clients of ``cluster`` need users (code 31018)."""
+
+    cluster: str
+    enabled: bool
+
+
 Event = (
     DeclareGroup
     | RemoveGroup
@@ -487,6 +545,12 @@ Event = (
     | MapQueues
     | SealQueues
     | ReleaseSegments
+    | CreateUser
+    | UpdateUser
+    | DeleteUser
+    | PutRules
+    | DeleteRules
+    | SetAccess
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from gantry_protocol.access.rules import Rule, User
 from gantry_protocol.queue_map import MappedQueue, QueueMap, Segment
 from gantry_protocol.settings.readers import READERS
 from gantry_protocol.types import BrokerId, Epoch, Index
@@ -20,10 +21,12 @@ from gantry_controller.metadata.cluster_maps import ClusterMaps, EndedMaps
 from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.consumer_view import ClusterConsumers, ClusterGroup
 from gantry_controller.metadata.digest import RecordSum, layout_of
+from gantry_controller.metadata.draining import Drain
 from gantry_controller.metadata.front_indexes import FrontIndexes, Fronts, FrontSlot, derive
 from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.invariants import check_group
 from gantry_controller.metadata.kv import Namespace
+from gantry_controller.metadata.switches import AccessSwitch
 from gantry_controller.metadata.topic_index import TopicIndex
 from gantry_controller.metadata.topic_table import Topic, TopicTable
 
@@ -152,12 +155,6 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return None
 
 
-class Drain(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A group takes no new messages, since ``began_ms`` by the leader's clock (``drains``)."""
-
-    began_ms: int
-
-
 class MetadataState:
     """All groups, topics and imported brokers, with the indexes that look-ups need.
 
@@ -175,7 +172,8 @@ class MetadataState:
     ``fronts`` are where clients of a cluster are led to, ``front_slots`` whose index there is whose
     (``metadata.front_indexes``), by cluster and index. ``queue_maps`` are those of mapped topics,
     by cluster and topic; ``maps_ended`` says when the last one of a cluster was deleted.
-    ``newcomers`` are groups that wait for their share of these queues, since when.
+    ``newcomers`` are groups that wait for their share of these queues, since when. ``users`` are
+    by cluster and name, ``access`` says whether a cluster's clients need them (``metadata.users``).
     """
 
     index: Index
@@ -199,6 +197,8 @@ class MetadataState:
     queue_maps: dict[tuple[str, str], QueueMap]
     maps_ended: dict[str, EndedMaps]
     newcomers: dict[GroupKey, Index]
+    users: dict[tuple[str, str], User]
+    access: dict[str, AccessSwitch]
 
     REPLICATED = (
         "index",
@@ -220,6 +220,8 @@ class MetadataState:
         "queue_maps",
         "maps_ended",
         "newcomers",
+        "users",
+        "access",
     )
 
     __slots__ = (
@@ -256,6 +258,8 @@ class MetadataState:
         self.queue_maps = {}
         self.maps_ended = {}
         self.newcomers = {}
+        self.users = {}
+        self.access = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -579,15 +583,9 @@ LAYOUT = layout_of(
         ImportedBroker,
         *KINDS,
         Namespace,
-        Floor,
-        Loss,
-        Fronts,
-        FrontSlot,
-        Drain,
-        QueueMap,
-        MappedQueue,
-        Segment,
-        EndedMaps,
+        *(Floor, Loss, Fronts, FrontSlot, Drain),
+        *(QueueMap, MappedQueue, Segment, EndedMaps),
+        *(Rule, User, AccessSwitch),
     ),
     # An attribute, and fields of events, that older versions refuse.
     (*MetadataState.REPLICATED, READERS, "owners", "beside"),

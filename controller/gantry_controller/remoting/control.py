@@ -69,6 +69,7 @@ from gantry_controller.remoting.live_settings import LiveSettings, SettingRefuse
 from gantry_controller.remoting.queue_maps import QueueMapRequests
 from gantry_controller.remoting.replica_info import ReplicaInfo
 from gantry_controller.remoting.topics import TopicRequests
+from gantry_controller.remoting.users import UserRequests
 from gantry_controller.turns import BITS, Work
 
 TIMEOUT_MIN_S = 0.1
@@ -125,10 +126,12 @@ class ControllerRequests:
         self.queue_maps = QueueMapRequests(
             dispatcher, machine, watchman.may_raise, watchman.may_serve
         )
+        self.users = UserRequests(dispatcher, machine, watchman.may_raise)
         dispatcher.add(self._handlers())
         dispatcher.add(self.fronts.handlers())
         dispatcher.add(TopicRequests(dispatcher, machine, watchman).handlers())
         dispatcher.add(self.queue_maps.handlers())
+        dispatcher.add(self.users.handlers())
         dispatcher.add(ConsumerRequests(dispatcher, machine).handlers())
 
     def _handlers(self) -> dict[RequestCode, Serve]:

@@ -51,6 +51,11 @@ class Guard:
         self.key_requests = KeyRequests(key)
         self._key = key
 
+    @property
+    def has_key(self) -> bool:
+        """Whether this node can tell who has the quorum's key."""
+        return self._key.is_set
+
     def objection(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to ``command``, which needs the key, if the sender may not give it."""
         if self.is_open or connection.believed or self._is_signed(command):

@@ -18,6 +18,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.topic_table import Topic
+from gantry_protocol.access.rules import make_rule
 from gantry_protocol.types import BrokerId, Epoch, Index, Offset, Term
 
 LIVE = (LiveMember(broker_id=BrokerId(2), epoch=Epoch(3), max_offset=Offset(2**60)),)
@@ -92,6 +93,12 @@ SAMPLES: list[Event] = [
     events.ReleaseSegments(
         **GROUP, broker_id=BrokerId(1), master_epoch=Epoch(8), topic="t", least=((0, 4096, 7),)
     ),
+    events.CreateUser(cluster="c", user="u", secret="12345678", kind="Normal", status="enable"),
+    events.UpdateUser(cluster="c", user="u", secret="87654321", status="disable"),
+    events.DeleteUser(cluster="c", user="u"),
+    events.PutRules(cluster="c", user="u", rules=(make_rule("Topic:t*", ["Pub", "Sub"]),)),
+    events.DeleteRules(cluster="c", user="u", policy="Custom", resource="Topic:t*"),
+    events.SetAccess(cluster="c", enabled=True),
 ]
 
 
