@@ -9,6 +9,7 @@ on SIGTERM: it stops listening and ends every connection with an answer, or idle
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -176,24 +177,24 @@ class FrontServer:
         else:
             self.asked += 1
             self._is_waiting = True
-            self.peers.ask(
-                self._question(self._digest, WAIT_MS), self._news, CALM_S, WAIT_MS / 1000
-            )
+            known = self._digest
+            told = partial(self._news, known)
+            self.peers.ask(self._question(known, WAIT_MS), told, CALM_S, WAIT_MS / 1000)
 
     def _question(self, digest: str, wait_ms: int) -> RemotingCommand:
         header = GetFrontGroupsRequestHeader(self.settings.cluster, digest, wait_ms)
         return request(RequestCode.GANTRY_GET_FRONT_GROUPS, to_ext(header))
 
-    def _news(self, outcome: Outcome) -> None:
+    def _news(self, known: str, outcome: Outcome) -> None:
         """The answer of one controller; if it cannot say, perhaps another can."""
         self._is_waiting = False
         self._sooner.set()
         if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
-            self._told(outcome)
+            self._told(outcome, known)
         else:
             self.asked += self.peers.ask_each(lambda: self._question("", 0), self._told, CALM_S)
 
-    def _told(self, outcome: Outcome) -> None:
+    def _told(self, outcome: Outcome, known: str = "") -> None:
         if not isinstance(outcome, RemotingCommand) or outcome.code != ResponseCode.SUCCESS:
             return
         try:
@@ -202,8 +203,9 @@ class FrontServer:
             _log.warning("the groups of the cluster cannot be read", reason=error)
             return
         self.answered += 1
-        if body.digest == self._digest and not body.groups:
-            self._place(self._rows)  # still so: what they leave out is gone after a while
+        if known and body.digest == known and not body.groups:
+            if known == self._digest:  # else all groups are wanted anew by now
+                self._place(self._rows)  # still so: what they leave out is gone after a while
             return
         self._digest, self._rows = body.digest, body.groups
         self._heard(body.groups)

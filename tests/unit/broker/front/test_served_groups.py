@@ -22,7 +22,7 @@ A, B = FrontGroupRow("a", 1, Epoch(1)), FrontGroupRow("b", 0, Epoch(1))
 
 def told(front: FrontServer, digest: str, *rows: FrontGroupRow) -> None:
     body = encode_body(FrontGroups(digest, list(rows)))
-    front._told(reply(request(1), body=body))
+    front._told(reply(request(1), body=body), "" if rows else digest)
 
 
 @asynccontextmanager
@@ -62,3 +62,13 @@ async def test_a_group_that_is_gone_is_let_go_of_though_nothing_is_new() -> None
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
         assert front.groups == {}
+
+
+async def test_nothing_new_for_a_digest_of_before_does_not_mean_no_groups() -> None:
+    """Once a port was opened all groups are asked for anew; an older question is answered then."""
+    async with front_at(free_ports(1)[0]) as front:
+        told(front, "2", A)
+        front._digest = ""
+        told(front, "2")
+        assert front._digest == ""
+        assert front._rows == [A]
