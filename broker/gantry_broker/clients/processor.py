@@ -15,11 +15,13 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import NameRefused
 from gantry_protocol.process import log
 from gantry_protocol.queue_map import MAPPED
+from gantry_protocol.remoting.asking import Asker
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
 from gantry_protocol.settings.defaults import DELAY_LEVELS
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.access import USER_CODES
 from gantry_broker.clients.broker_info import BrokerInfo
 from gantry_broker.clients.cloning import Cloning
 from gantry_broker.clients.core.delay.levels import DelayLevels
@@ -62,6 +64,7 @@ from gantry_broker.clients.throttle import SENDS, Throttle
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
+from gantry_broker.clients.users import UserRequests
 from gantry_broker.clients.view import GroupView
 from gantry_broker.clients.waiting_room import WaitingRoom
 from gantry_broker.store.contract import Refusal
@@ -108,6 +111,7 @@ class ClientProcessor:
         replicas: broker ids of replicas that may serve reads.
         leaving: whether the group is drained.
         drain_grace_s: in which every client asks for routes.
+        controllers: are passed requests about users; without them there are none.
 
     Attributes:
         drain: of the group, if it is drained.
@@ -132,6 +136,7 @@ class ClientProcessor:
         replicas: Replicas = tuple,
         leaving: Leaving = _STAYING,
         drain_grace_s: float = GRACE_S,
+        controllers: Asker | None = None,
     ) -> None:
         self._view = view
         self.throttle = throttle
@@ -301,6 +306,9 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
+        if controllers is not None:
+            users = UserRequests(view.cluster, controllers)
+            self._handlers.update(dict.fromkeys(map(RequestCode, USER_CODES), users.pass_on))
         view.queues.serve(self._queues_changed, positions.commit)
         self.age = OffsetAge(
             view.store.committed,

@@ -98,6 +98,21 @@ class Served(Protocol):
         """Whether clients are served by it: it is the serving master, and not cut off."""
 
 
+class RequestGate(Protocol):
+    """The judge of clients' requests; see ``clients.access``."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is known who may pass."""
+
+    @property
+    def is_closed_to_asides(self) -> bool:
+        """Whether only a master may judge what a client asks."""
+
+    def objection(self, conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """The answer to a request that may not be served; None if it may."""
+
+
 class Pipe(Splice):
     """A splice with its times.
 
@@ -134,11 +149,11 @@ class Pipe(Splice):
     @property
     def has_asides(self) -> bool:
         """Whether this process may answer requests itself."""
-        return self._router.aside is not None
+        return self._router.open_aside is not None
 
     def takes_aside(self, glimpse: Glimpse) -> bool:
         """Whether it answers this one."""
-        aside = self._router.aside
+        aside = self._router.open_aside
         return aside is not None and aside(self, glimpse)
 
     def connected(self, upstream: Upstream) -> None:
@@ -162,6 +177,7 @@ class ClientRouter:
         about_member: by code, what is asked of the member itself, whatever its role.
         processor: serves clients; None while this is not the serving master.
         aside: of what clients say that are passed on, may answer requests here; None passes all on.
+        gate: asked before a request is served here; None lets all in.
         budget: what is kept for clients of all pipes.
         held_total, spliced_total, moved_total, refused_total: counted for ever.
     """
@@ -180,6 +196,7 @@ class ClientRouter:
         self.about_member: Mapping[int, AboutMember] = {}
         self.processor: Handler | None = None
         self.aside: Callable[[Pipe, Glimpse], bool] | None = None
+        self.gate: RequestGate | None = None
         self.budget = Budget()
         self.held_total = 0
         self.spliced_total = 0
@@ -197,10 +214,20 @@ class ClientRouter:
         self._no_pipes.set()
 
     def _serving(self) -> bool:
+        if self.gate is not None and not self.gate.is_ready:
+            return False
         return self.member is not None and self.member.takes_requests
 
     def _leaving(self) -> bool:
         return self.member is not None and self.member.leaving
+
+    @property
+    def open_aside(self) -> Callable[[Pipe, Glimpse], bool] | None:
+        """``aside``, unless only a master may judge what clients say."""
+        return None if self.gate is not None and self.gate.is_closed_to_asides else self.aside
+
+    def _objection(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        return None if self.gate is None else self.gate.objection(conn, request)
 
     @property
     def held(self) -> int:
@@ -239,7 +266,7 @@ class ClientRouter:
         """Serve, hold or hand on; a ``Handler``."""
         about_member = self.about_member.get(request.code)
         if about_member is not None:
-            return about_member(request)
+            return self._objection(conn, request) or about_member(request)
         if request.code == _HEART_BEAT:
             is_short = len(request.body) < MAX_HEARTBEAT_BYTES // 2  # its header is short, too
             conn.attrs[HEARTBEATS] = request if is_short else None
@@ -253,7 +280,7 @@ class ClientRouter:
                 return None
             if self._leaving() and request.code in WRITING_CODES:
                 return self._pass_on(conn, request, HOLD_S)
-            return processor(conn, request)
+            return self._objection(conn, request) or processor(conn, request)
         if conn.proxied:
             self._ask()
             if self._has_left:

@@ -10,6 +10,7 @@ The answer is 0 once the copy is confirmed; anything else makes the consumer sen
 """
 
 import itertools
+from collections.abc import Callable
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -21,12 +22,19 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.access import MAY_READ
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import park
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX, Fate, fate, returned
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import GetResult, Refusal, SendOutcome
+
+MayRead = Callable[[str], bool]
+
+
+def _anybody(topic: str) -> bool:
+    return True
 
 
 class SendBack:
@@ -49,8 +57,10 @@ class SendBack:
         if self._view.consumers.config(header.group).retry_queue_nums <= 0:
             return reply(request)  # such a group wants no message a second time
 
+        may_read: MayRead = conn.attrs.pop(MAY_READ, _anybody)
+
         def was_read(result: GetResult | Refusal) -> None:
-            self._was_read(conn, request, header, result)
+            self._was_read(conn, request, header, result, may_read)
 
         self._view.store.read(Offset(header.offset), was_read)
         return None
@@ -61,9 +71,12 @@ class SendBack:
         request: RemotingCommand,
         header: ConsumerSendMsgBackRequestHeader,
         result: GetResult | Refusal,
+        may_read: "MayRead",
     ) -> None:
         """Go on with what stands at the offset that was named."""
         record = None if isinstance(result, Refusal) else _message(result)
+        if record is not None and not may_read(record.topic):  # the client could name any offset
+            record = None
         if record is None:
             remark = f"look message by offset failed, {header.offset}"
             if isinstance(result, Refusal):

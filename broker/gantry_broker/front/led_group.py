@@ -22,6 +22,7 @@ from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import NO_TLS, Tls
 from gantry_protocol.types import Epoch
 
+from gantry_broker.clients.access import ClusterUsers, Gate
 from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.request_rules import CLIENT_RULES
@@ -54,6 +55,7 @@ class LedGroup:
         doubted: called when the master may be another one.
         buckets: the store of the groups' tiers; None without one.
         tls: of the process.
+        access: users of the cluster; None lets everybody in.
 
     Attributes:
         course: where clients are led.
@@ -73,6 +75,7 @@ class LedGroup:
         doubted: Callable[["LedGroup"], None],
         buckets: Buckets | None = None,
         tls: Tls = NO_TLS,
+        access: ClusterUsers | None = None,
     ) -> None:
         """Nothing is opened before ``start``."""
         self.name = name
@@ -94,6 +97,10 @@ class LedGroup:
             ask=lambda: doubted(self),
             tls=tls,
         )
+        self._access = access
+        if access is not None:
+            self.router.gate = Gate(access)
+            access.listen(self.router.role_changed)
         self.remoting = RemotingServer(
             self.router.handle,
             on_close=self._closed,
@@ -143,6 +150,8 @@ class LedGroup:
         await asyncio.gather(*self._stopping, *(one.stop() for one in self.replicas.values()))
         if self.bucket is not None:
             await self.bucket.stop()
+        if self._access is not None:
+            self._access.forget(self.router.role_changed)
         self.router.close()
         await self.remoting.stop(answer_within_s)
 

@@ -8,6 +8,7 @@ from gantry_protocol.process.metrics import counter, gauge
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients.access_metrics import access_metrics
 from gantry_broker.front.bucket.metrics import bucket_metrics
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class FrontCollector(Collector):
             "Connections of producers that were ended after connection_age_s.",
             front.aged,
         )
+        yield from access_metrics("gantry_front", front.access)
         yield counter("gantry_front_asked", "Questions for groups and masters.", front.asked)
         yield counter("gantry_front_answered", "Answers to them.", front.answered)
         yield gauge(

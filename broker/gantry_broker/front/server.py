@@ -30,6 +30,7 @@ from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 
+from gantry_broker.clients.access import ClusterUsers
 from gantry_broker.clients.filter_metrics import FilterCollector
 from gantry_broker.control.core.course import CALM_S, LOOK_S
 from gantry_broker.control.peers import ControllerPeers
@@ -59,6 +60,7 @@ class FrontServer:
         answered: answers that name groups, or say that nothing is new.
         aged: connections that were ended since they were old.
         buckets: the store of the groups' tiers; None without one.
+        access: users of the cluster.
     """
 
     def __init__(self, settings: FrontSettings) -> None:
@@ -74,6 +76,7 @@ class FrontServer:
         self.key = KeyFile(settings.quorum_key_file)
         self.peers = ControllerPeers(settings.controllers, self._ask_now, self.key)
         self._tls = Tls(settings)
+        self.access = ClusterUsers(settings.cluster, self.peers, self.key, may_wait=False)
         self.buckets = None if settings.tier_url is None else Buckets(settings, self._tls)
         self._limits = fair_limits(descriptors_each=2)
         self._turns = Turns()
@@ -110,6 +113,8 @@ class FrontServer:
         self.http_port = await http.start(settings.bind, settings.http_port)
         stack.push_async_callback(http.stop)
         self.peers.start()
+        self.access.start()
+        stack.callback(self.access.stop)
         stack.push_async_callback(self.peers.stop)
         for task in (
             keep(self._keep_asking(), "which-groups"),
@@ -256,6 +261,7 @@ class FrontServer:
             self._doubt,
             self.buckets,
             self._tls,
+            self.access,
         )
         try:
             await group.start(index)

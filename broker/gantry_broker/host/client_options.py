@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from gantry_protocol.remoting.asking import Asker
+
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
@@ -47,7 +49,7 @@ class ClientOptions(NamedTuple):
         )
 
     def processor(
-        self, view: GroupView, disk: Disk, replicas: Replicas, leaving: Leaving
+        self, view: GroupView, disk: Disk, replicas: Replicas, leaving: Leaving, controllers: Asker
     ) -> ClientProcessor:
         """Serves clients for one mastership; ``replicas`` may serve reads."""
         return ClientProcessor(
@@ -61,4 +63,5 @@ class ClientOptions(NamedTuple):
             replicas=replicas,
             leaving=leaving,
             drain_grace_s=self.drain_grace_s,
+            controllers=controllers,
         )

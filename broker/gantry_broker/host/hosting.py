@@ -22,6 +22,7 @@ from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import NO_TLS, Tls
 
+from gantry_broker.clients.access import ClusterUsers, Gate
 from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
@@ -159,9 +160,16 @@ class HostedGroup(Watcher):
             code: partial(answer, self.group) for code, answer in _ABOUT_MEMBER.items()
         }
         self.router.member = self.group.writes
+        self._ask_at_gate(shared.access)
         if self.stores is not None:
             self.stores.add(self.name, StoreView(self.group, self._is_offered, self._moved))
         self.group.failure.add_done_callback(self._group_failed)
+
+    def _ask_at_gate(self, access: ClusterUsers) -> None:
+        """Let in who may, once; a group that begins anew is behind the same gate."""
+        if self.router.gate is None:
+            self.router.gate = Gate(access)
+            access.listen(self.router.role_changed)
 
     async def start(self) -> None:
         """Join the group; takes as long as it takes.
@@ -297,7 +305,11 @@ class HostedGroup(Watcher):
         self.group.reads.close()
         leaving = LeavingGroup(self.group)
         self.processor = self._client_options.processor(
-            self.group.view, self._shared.disk_space, leaving.reading_replicas, leaving
+            self.group.view,
+            self._shared.disk_space,
+            leaving.reading_replicas,
+            leaving,
+            self._shared.line.peers,
         )
         self.router.processor = self.processor
 
@@ -346,8 +358,11 @@ class HostedGroup(Watcher):
     def _is_offered(self) -> bool:
         """Whether fronts may serve sends and pulls.
 
-        That is while there is room, nobody has a quota, and the group is not drained.
+        That is while there is room, nobody has a quota or needs a user, and the group is not
+        drained.
         """
+        if self._shared is not None and self._shared.access.enabled:
+            return False
         if self.group is not None and LeavingGroup(self.group).drain_began_ms is not None:
             return False
         is_full = self._shared is not None and self._shared.disk_space.refusing

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients.access_metrics import access_metrics
 from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.clients.delivery import Delivery
@@ -182,6 +183,7 @@ class ProcessCollector(Collector):
             "Answers of controllers about who consumes in the cluster.",
             self._shared.elsewhere.pages,
         )
+        yield from access_metrics("gantry_broker", self._shared.access)
         yield counter(
             "gantry_broker_begun_anew",
             "Times that a group's id was struck from the record here, so that it took another one.",

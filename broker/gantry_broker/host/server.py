@@ -146,6 +146,7 @@ class BrokerServer:
             DiskSpace(data_dir.path, settings.watermarks),
             self._key,
             self._tls,
+            logs_all_access=settings.access_log == "all",
         )
         stack.push_async_callback(shared.stop)
         if self.stores is not None:

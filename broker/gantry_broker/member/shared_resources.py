@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.tls.process import NO_TLS, Tls
 
+from gantry_broker.clients.access import ClusterUsers
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
@@ -39,6 +40,7 @@ class SharedResources:
         elsewhere: whom masters of other processes hear.
         queue_maps: of the cluster.
         other_masters: of its groups.
+        access: users of the cluster.
         tier: of all groups; None before the first one that has a tier has begun.
         ha_port: of the listener; 0 before ``start``.
     """
@@ -49,12 +51,15 @@ class SharedResources:
         disk_space: DiskSpace,
         key: KeyFile = NO_KEY,
         tls: Tls = NO_TLS,
+        *,
+        logs_all_access: bool = False,
     ) -> None:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
         self.elsewhere = Elsewhere(line.cluster, line.peers)
         self.queue_maps = ClusterMaps(line.cluster, line.peers)
-        self.other_masters = OtherMasters(self.queue_maps, tls)
+        self.access = ClusterUsers(line.cluster, line.peers, key, logs_all=logs_all_access)
+        self.other_masters = OtherMasters(self.queue_maps, self.access.sign, tls)
         self.disk_space = disk_space
         self.key = key
         self.listener = ReplicaListener(key)
@@ -73,6 +78,7 @@ class SharedResources:
         """
         self.ha_port = await self.listener.start(host, ha_port)
         self.line.start()
+        self.access.start()
         self.disk_space.start()
 
     def tier_of(self, options: TierOptions) -> SharedTier:
@@ -87,6 +93,7 @@ class SharedResources:
             await self.tier.close()
         self.disk_space.stop()
         await self.listener.stop()
+        self.access.stop()
         await self.other_masters.stop()
         await self.line.stop()
         await asyncio.to_thread(self._end_threads)

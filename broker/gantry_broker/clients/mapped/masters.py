@@ -16,6 +16,8 @@ from gantry_broker.clients.mapped.maps import ClusterMaps
 CONNECT_TIMEOUT_S = 1.0
 CONNECTING_MAX = 1_024  # questions that wait for a connection
 
+Sign = Callable[[RemotingCommand], RemotingCommand]
+
 
 class OtherMasters:
     """See the module.
@@ -23,15 +25,22 @@ class OtherMasters:
     Args:
         maps: say where masters are.
         tls: of the process.
+        sign: makes a question one that they believe.
 
     Attributes:
         unreachable: questions that met no master.
     """
 
-    def __init__(self, maps: ClusterMaps, tls: Tls = NO_TLS) -> None:
+    def __init__(
+        self,
+        maps: ClusterMaps,
+        sign: Sign = lambda command: command,
+        tls: Tls = NO_TLS,
+    ) -> None:
         """Nothing is connected before somebody asks."""
         self.unreachable = 0
         self._maps = maps
+        self._sign = sign
         self._pool = ClientPool(tls=tls)
         self._connecting: set[asyncio.Task[None]] = set()
 
@@ -91,9 +100,9 @@ class OtherMasters:
             return
         try:
             if command.is_oneway:
-                client.oneway(replace(command))
+                client.oneway(self._sign(replace(command)))
             else:
-                client.call_nowait(replace(command), done, timeout_s)
+                client.call_nowait(self._sign(replace(command)), done, timeout_s)
         except RemotingError as error:
             self._fail(done, error)
 
