@@ -175,6 +175,16 @@ class AdminClient:
         with _in_words():
             await Admin(self._quorum, cluster).remove_fronts(name)
 
+    @contextmanager
+    def of(self, cluster: str) -> Iterator[Admin]:
+        """The admin API of one cluster.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            yield Admin(self._quorum, cluster)
+
     async def queue_maps(self, cluster: str, topic: str | None = None) -> QueueMapsView:
         """The queue maps of a cluster; of one topic, with each of its queues.
 

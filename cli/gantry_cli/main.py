@@ -82,6 +82,24 @@ COMMANDS = (
         "Show and change where clients of a cluster are led to.",
         LOCAL,
     ),
+    CommandEntry(
+        "access",
+        "gantry_cli.commands.access:access",
+        "Show and change whether clients of a cluster need users.",
+        LOCAL,
+    ),
+    CommandEntry(
+        "users",
+        "gantry_cli.commands.access:users",
+        "List, show, create, update and delete users.",
+        LOCAL,
+    ),
+    CommandEntry(
+        "acl",
+        "gantry_cli.commands.access:acl",
+        "Say what users may do: list, allow, deny and remove rules.",
+        LOCAL,
+    ),
     CommandEntry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
     CommandEntry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
     CommandEntry(

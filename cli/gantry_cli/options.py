@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
+from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import flag_name, load_settings, variable_name
 from gantry_protocol.tls.process import NO_TLS, Tls
 from gantry_protocol.tls.settings import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+SECRET_FILE_BYTES_MAX = 4096
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +42,69 @@ def asynchronous(body: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 def nameserver_option(command: CommandT) -> CommandT:
-    """`--nameserver`, and how it is dialled; without it the cluster on this machine is meant."""
+    """`--nameserver`, how it is dialled, and who asks; without it the cluster on this machine is meant."""
+    return _credentials_options(_nameserver_option(command))
+
+
+def _credentials_options(command: CommandT) -> CommandT:
+    """`--access-key`, `--secret-key-file`: kept in the context, where `credentials` finds them."""
+    access_key = click.option(
+        "--access-key",
+        envvar="GANTRY_ACCESS_KEY",
+        expose_value=False,
+        callback=_remember,
+        help="User that signs requests, where brokers ask for one. [env: GANTRY_ACCESS_KEY]",
+    )
+    secret_key_file = click.option(
+        "--secret-key-file",
+        envvar="GANTRY_SECRET_KEY_FILE",
+        type=click.Path(path_type=Path),
+        expose_value=False,
+        callback=_remember,
+        help="File with its secret. [env: GANTRY_SECRET_KEY_FILE]",
+    )
+    return access_key(secret_key_file(command))
+
+
+def _remember(context: click.Context, option: click.Parameter, value: object) -> None:
+    if value is not None:
+        context.meta[f"gantry.{option.name}"] = value
+
+
+def credentials() -> tuple[str, bytes] | None:
+    """The user that this command was given, and its secret; None for neither.
+
+    Raises:
+        ConfigError: one of the two is missing, or the file holds no secret.
+    """
+    context = click.get_current_context(silent=True)
+    meta = {} if context is None else context.meta
+    user, file = meta.get("gantry.access_key"), meta.get("gantry.secret_key_file")
+    if user is None and file is None:
+        return None
+    if user is None or file is None:
+        raise ConfigError("--access-key and --secret-key-file need each other: give both.")
+    return user, read_secret(file).encode()
+
+
+def read_secret(file: Path) -> str:
+    """The secret in the first line of a file.
+
+    Raises:
+        ConfigError: the file holds none.
+    """
+    try:
+        with file.open("rb") as opened:
+            lines = opened.read(SECRET_FILE_BYTES_MAX).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"The secret file {file} cannot be read: {why}.") from error
+    if not lines or not lines[0].strip():
+        raise ConfigError(f"The secret file {file} is empty: put the secret into its first line.")
+    return lines[0].strip()
+
+
+def _nameserver_option(command: CommandT) -> CommandT:
     return click.option(
         "--nameserver",
         "nameservers",

@@ -417,6 +417,27 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
     ("POST", "/v1/clusters/{cluster}/queues-rebalance"): _write(
         "move queues so that groups have equally many", MapQueues, _C.INVALID_PARAMETER
     ),
+    ("GET", "/v1/clusters/{cluster}/access"): _ADMIN_READ_ANYWHERE._replace(
+        name="show users and their rules"
+    ),
+    ("PUT", "/v1/clusters/{cluster}/access"): _write(
+        "say whether clients need users", SetAccess, _C.INVALID_PARAMETER
+    ),
+    ("PUT", "/v1/clusters/{cluster}/users/{user}"): _write(
+        "create a user", CreateUser, _C.INVALID_PARAMETER
+    ),
+    ("PATCH", "/v1/clusters/{cluster}/users/{user}"): _write(
+        "change a user", UpdateUser, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
+    ("DELETE", "/v1/clusters/{cluster}/users/{user}"): _write(
+        "delete a user", DeleteUser, _C.INVALID_PARAMETER
+    ),
+    ("POST", "/v1/clusters/{cluster}/users/{user}/rules"): _write(
+        "give a user rules", PutRules, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
+    ("DELETE", "/v1/clusters/{cluster}/users/{user}/rules"): _write(
+        "take rules from a user", DeleteRules, _C.INVALID_PARAMETER, _C.USER_NOT_EXIST
+    ),
     ("GET", "/v1/watch"): _ADMIN_READ._replace(name="watch the groups"),
 }
 """Every admin route."""

@@ -26,6 +26,7 @@ from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import NO_TLS, Tls, TlsCollector
 from gantry_protocol.types import NodeId
 
+from gantry_controller.admin.access import AccessApi
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.bounds import BoundMetrics, Sources
 from gantry_controller.admin.connections import ConnectionMetrics
@@ -201,6 +202,7 @@ class Controller:
         MembersApi(api, self.node).add_to(self._http)
         FrontsApi(api, self.machine).add_to(self._http)
         QueueMapsApi(api, self.machine, self.watchman).add_to(self._http)
+        AccessApi(api, self.machine, has_key=self.guard.has_key).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
         sources = Sources(

@@ -409,6 +409,62 @@ class QueuesWish(_Request):
     places: dict[int, str] = Field(default_factory=dict)
 
 
+class AccessWish(_Request):
+    """PUT /v1/clusters/{cluster}/access: whether every request of a client needs a user."""
+
+    enabled: bool
+
+
+class UserWish(_Request):
+    """PUT and PATCH /v1/clusters/{cluster}/users/{user}: made, or changed in what is not None."""
+
+    secret: str | None = Field(default=None, repr=False)
+    type: str | None = None
+    status: str | None = None
+
+
+class RuleWish(_Request):
+    """One rule of a user; see ``access.rules``."""
+
+    resource: str
+    actions: list[str]
+    sources: list[str] = []
+    decision: str = "Allow"
+    policy: str = "Custom"
+
+
+class RulesWish(_Request):
+    """POST /v1/clusters/{cluster}/users/{user}/rules."""
+
+    rules: list[RuleWish]
+
+
+class RuleView(_View):
+    """One rule of a user."""
+
+    resource: str
+    actions: list[str]
+    sources: list[str] = []
+    decision: str = ""
+    policy: str = ""
+
+
+class UserView(_View):
+    """One user; its secret is never shown."""
+
+    name: str
+    type: str
+    status: str
+    rules: list[RuleView] = []
+
+
+class AccessView(_View):
+    """GET /v1/clusters/{cluster}/access."""
+
+    enabled: bool
+    users: list[UserView] = []
+
+
 class RebalanceRequest(_Request):
     """POST /v1/clusters/{cluster}/queues-rebalance: queues move until groups have equally many.
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.errors import RequestTimeout
+from gantry_protocol.remoting.admission import signed
 from gantry_protocol.remoting.pool import ClientPool
 from gantry_protocol.tls.process import NO_TLS, Tls
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from gantry_protocol.command import RemotingCommand
@@ -39,9 +41,22 @@ class Caller(Protocol):
 
 
 class Connections:
-    """A `Caller` over the protocol's pool of clients."""
+    """A `Caller` over the protocol's pool of clients.
 
-    def __init__(self, *, connect_timeout_s: float = 1.0, tls: Tls = NO_TLS) -> None:
+    Args:
+        connect_timeout_s: for each address.
+        credentials: a user and its secret, which sign each request; None signs none.
+        tls: of the process.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_s: float = 1.0,
+        credentials: tuple[str, bytes] | None = None,
+        tls: Tls = NO_TLS,
+    ) -> None:
+        self._credentials = credentials
         self._connect_timeout_s = connect_timeout_s
         self._pool = ClientPool(hedge_after_s=HEDGE_AFTER_S, tls=tls)
 
@@ -50,6 +65,8 @@ class Connections:
     ) -> RemotingCommand:
         """See `Caller.call`; a time-out ends the connection for everybody who uses it."""
         client = await self._pool.get(address, self._connect_timeout_s)
+        if self._credentials is not None:
+            command = signed(replace(command), *self._credentials)
         try:
             return await client.call(command, timeout_s)
         except RequestTimeout:

@@ -9,7 +9,7 @@ import msgspec
 
 from gantry_cli.client.calls import Connections
 from gantry_cli.client.routes import Routes
-from gantry_cli.options import command_tls
+from gantry_cli.options import command_tls, credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -26,9 +26,9 @@ class Session(msgspec.Struct, frozen=True):
 async def session(name_servers: Sequence[str]) -> AsyncIterator[Session]:
     """A session with `name_servers`; leaving it closes every connection.
 
-    TLS is spoken as the options of the command that runs say.
+    It speaks TLS, and signs, as the options of the command that runs say.
     """
-    calls = Connections(tls=command_tls())
+    calls = Connections(credentials=credentials(), tls=command_tls())
     routes = Routes(name_servers, calls)
     try:
         yield Session(calls, routes)

@@ -44,6 +44,10 @@ USERS_MAX = 1_000  # of one cluster; brokers are told all of them at once
 RULES_MAX = 4_000  # of all users of one cluster
 CLUSTERS_MAX = 64  # with users, or with the switch on
 
+NO_KEY = (
+    "This quorum has no key, so brokers could not be told its users' secrets: give all controllers "
+    "and brokers a quorum_key_file first."
+)
 _NEVER = AccessSwitch()
 
 

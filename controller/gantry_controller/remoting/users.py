@@ -8,10 +8,9 @@ else hears whether access is on, and no user, so that a broker without the key s
 from collections.abc import Callable
 
 from gantry_protocol.access.rules import (
-    AccessError,
-    Policy,
     UserStatus,
     UserType,
+    policy_type,
     subject_user,
     user_status,
     user_type,
@@ -51,17 +50,13 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.users import access_of, users_of
+from gantry_controller.metadata.users import NO_KEY, access_of, users_of
 from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 from gantry_controller.remoting.long_polls import LongPolls
 
 UserEvent = CreateUser | UpdateUser | DeleteUser | PutRules | DeleteRules | SetAccess
 _USER_EVENTS = (CreateUser, UpdateUser, DeleteUser, PutRules, DeleteRules, SetAccess)
 _NEW_EVENTS = "Not all controllers are of this version yet: finish their roll-out first"
-_NO_KEY = (
-    "This quorum has no key, so brokers could not be told its users' secrets: give all controllers "
-    "and brokers a quorum_key_file first"
-)
 
 _log = log.get("access")
 
@@ -137,7 +132,7 @@ class UserRequests:
         """SetAccess (31018)."""
         header = from_ext(SetAccessRequestHeader, exchange.request.ext)
         if header.enabled and not self._dispatcher.guard.has_key:
-            return reply(exchange.request, ResponseCode.INVALID_PARAMETER, _NO_KEY)
+            return reply(exchange.request, ResponseCode.INVALID_PARAMETER, NO_KEY)
         event = SetAccess(cluster=header.cluster_name, enabled=header.enabled)
         return self._write(exchange, event)
 
@@ -217,7 +212,7 @@ class UserRequests:
         event = DeleteRules(
             cluster=header.cluster_name,
             user=subject_user(header.subject),
-            policy=_policy(header.policy_type),
+            policy=policy_type(header.policy_type).value,
             resource=header.resource or None,
         )
         return self._write(exchange, event)
@@ -272,10 +267,3 @@ class UserRequests:
     def _applied(self, event: Event, result: Result) -> None:
         if isinstance(event, _USER_EVENTS):
             self.polls.wake(event.cluster)
-
-
-def _policy(text: str | None) -> str:
-    for policy in Policy:
-        if policy.value.lower() == (text or Policy.CUSTOM).lower():
-            return policy.value
-    raise AccessError(f"{text!r} is no type of policy: take Custom or Default.")

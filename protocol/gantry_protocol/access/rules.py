@@ -187,6 +187,15 @@ def user_status(text: str) -> UserStatus:
     return _named(UserStatus, text, "status of a user")
 
 
+def policy_type(text: str | None) -> Policy:
+    """The type of policy that ``text`` names, in any case of letters; custom for none.
+
+    Raises:
+        AccessError: it names none.
+    """
+    return _named(Policy, text or Policy.CUSTOM.value, "type of policy")
+
+
 def subject_user(subject: str) -> str:
     """The user's name in ``User:name``; upstream's tools write the prefix.
 
@@ -222,7 +231,7 @@ def make_rule(
         actions=tuple(action.value for action in Action if action in named),
         sources=tuple(sorted(networks)),
         decision=_named(Decision, decision, "decision").value,
-        policy=_named(Policy, policy or Policy.CUSTOM.value, "type of policy").value,
+        policy=policy_type(policy).value,
     )
 
 

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from gantry_protocol.admin import (
     AcceptLossRequest,
+    AccessView,
+    AccessWish,
     AdoptRequest,
     DrainRequest,
     ElectRequest,
@@ -28,6 +30,9 @@ from gantry_protocol.admin import (
     QuorumView,
     RebalanceRequest,
     RetireRequest,
+    RulesWish,
+    RuleWish,
+    UserWish,
 )
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
@@ -137,6 +142,42 @@ class Admin:
         return MovesView.model_validate_json(
             await self.quorum.ask_leader("POST", path, wish.to_json())
         )
+
+    async def access(self) -> AccessView:
+        """The users of the cluster, and whether its clients need them."""
+        data = await self.quorum.ask_leader("GET", self._of_cluster("access"))
+        return AccessView.model_validate_json(data)
+
+    async def set_access(self, *, enabled: bool) -> None:
+        """Says whether every request of a client needs a user."""
+        body = AccessWish(enabled=enabled).to_json()
+        await self.quorum.ask_leader("PUT", self._of_cluster("access"), body)
+
+    async def create_user(self, name: str, wish: UserWish) -> None:
+        """Makes a user."""
+        await self.quorum.ask_leader("PUT", self._of_cluster("users", name), wish.to_json())
+
+    async def update_user(self, name: str, wish: UserWish) -> None:
+        """Changes what is named of a user."""
+        await self.quorum.ask_leader("PATCH", self._of_cluster("users", name), wish.to_json())
+
+    async def delete_user(self, name: str) -> None:
+        """Deletes a user and its rules."""
+        await self.quorum.ask_leader("DELETE", self._of_cluster("users", name))
+
+    async def put_rules(self, name: str, rules: list[RuleWish]) -> None:
+        """Gives a user rules."""
+        body = RulesWish(rules=rules).to_json()
+        await self.quorum.ask_leader("POST", self._of_cluster("users", name, "rules"), body)
+
+    async def delete_rules(self, name: str, resource: str | None, policy: str) -> None:
+        """Takes the rule on a resource from a user; None: all of its rules."""
+        query = {"policy": policy} if resource is None else {"policy": policy, "resource": resource}
+        path = self._of_cluster("users", name, "rules") + "?" + urlencode(query)
+        await self.quorum.ask_leader("DELETE", path)
+
+    def _of_cluster(self, *parts: str) -> str:
+        return "/v1/clusters/" + "/".join(quote(part, safe="") for part in (self._cluster, *parts))
 
     async def elect(self, name: str, broker_id: int, master_epoch: int) -> None:
         """Asks for a master, if the group is still in this epoch."""

@@ -183,7 +183,7 @@ class BucketView:
         self.broker_name = broker_name
         self.store_host = ("", 0)  # no record is made here
         maps = ClusterMaps(cluster, peers)
-        self.queues = QueueBook(self, maps, OtherMasters(maps, tls), peers)
+        self.queues = QueueBook(self, maps, OtherMasters(maps, tls=tls), peers)
 
     def accepting_writes(self) -> Refusal | None:
         """Never."""
