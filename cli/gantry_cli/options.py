@@ -42,7 +42,7 @@ def asynchronous(body: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 def nameserver_option(command: CommandT) -> CommandT:
-    """`--nameserver`, how it is dialled, and who asks; without it the cluster on this machine is meant."""
+    """`--nameserver`, how it is dialled, and who asks; without it the local cluster is meant."""
     return _credentials_options(_nameserver_option(command))
 
 
