@@ -83,10 +83,9 @@ class Damages(Clients):
         self._cluster.rejoins.discard(victim.name)
         self._cluster.world.count("put-aside")
         await asyncio.sleep(LOOKS_AFTER_S)
-        while not await self._all_count(rng):
+        while not (await self._all_count(rng) and self._runs(victim)):
             await asyncio.sleep(0.1)
-        controller = self._cluster.controller_of(victim)
-        if controller is not None and controller.node._running and not controller.node.is_voter:
+        if not self._cluster.controller_of(victim).node.is_voter:
             raise Violation(f"{victim.name} is said to count, and does not")
         self._cluster.world.count("rejoined")
 
@@ -107,9 +106,12 @@ class Damages(Clients):
         while not any(isinstance(one, how) for one in victim.exits[seen:]):
             victim.boot()
             await asyncio.sleep(0.1)
-            controller = self._cluster.controller_of(victim)
-            if controller is not None and controller.node._running:
+            if self._runs(victim):
                 raise Violation(f"{victim.name} runs, and should end with {how.__name__}")
+
+    def _runs(self, victim: Node) -> bool:
+        controller = self._cluster.controller_of(victim)
+        return controller is not None and bool(controller.node._running)
 
     async def _all_count(self, rng: Random) -> bool:
         """Whether the leader says that every controller is a voter that counts."""
