@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from gantry_protocol.access.judgement import Judge
 from gantry_protocol.access.rules import Action
@@ -207,8 +208,30 @@ class ClusterUsers:
                 changed()
 
 
+class Gated(Protocol):
+    """A router of clients' requests."""
+
+    gate: "Gate | None"
+
+    def role_changed(self) -> None:
+        """Look again at everything that waits."""
+
+
+def stand_before(router: Gated, access: ClusterUsers) -> Callable[[], None]:
+    """Have a gate before ``router`` but while access is known to be off; returns how to end it."""
+    gate = Gate(access)
+
+    def changed() -> None:
+        router.gate = gate if access.enabled or not access.is_known else None
+        router.role_changed()
+
+    changed()
+    access.listen(changed)
+    return partial(access.forget, changed)
+
+
 class Gate:
-    """The gate before one router's requests.
+    """The gate before one router's requests, while access is on or not known.
 
     Args:
         access: the users.
@@ -223,18 +246,15 @@ class Gate:
         """Whether it is known who may pass."""
         return self._access.is_known
 
-    @property
-    def is_closed_to_asides(self) -> bool:
-        """Whether only a master may judge what a client asks."""
-        return self._access.enabled or not self._access.is_known
-
     def objection(self, conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request that may not be served; None if it may."""
+        if command.code in USER_CODES:
+            return None  # judged where they are served, also where there is no gate
+        return self.judged(conn, command)
+
+    def judged(self, conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """The same, whether access is on or off."""
         access, code = self._access, command.code
-        if not access.enabled and access.is_known and code not in USER_CODES:
-            if code == _SEND_BACK:
-                conn.attrs.pop(MAY_READ, None)
-            return None
         if code in OPEN or conn.believed or self._is_ours(command):
             conn.attrs.pop(MAY_READ, None)
             return None

@@ -15,13 +15,12 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import NameRefused
 from gantry_protocol.process import log
 from gantry_protocol.queue_map import MAPPED
-from gantry_protocol.remoting.asking import Asker
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
 from gantry_protocol.settings.defaults import DELAY_LEVELS
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.access import USER_CODES
+from gantry_broker.clients.access import USER_CODES, ClusterUsers
 from gantry_broker.clients.broker_info import BrokerInfo
 from gantry_broker.clients.cloning import Cloning
 from gantry_broker.clients.core.delay.levels import DelayLevels
@@ -111,7 +110,7 @@ class ClientProcessor:
         replicas: broker ids of replicas that may serve reads.
         leaving: whether the group is drained.
         drain_grace_s: in which every client asks for routes.
-        controllers: are passed requests about users; without them there are none.
+        access: users of the cluster; without them no request about users is served.
 
     Attributes:
         drain: of the group, if it is drained.
@@ -136,7 +135,7 @@ class ClientProcessor:
         replicas: Replicas = tuple,
         leaving: Leaving = _STAYING,
         drain_grace_s: float = GRACE_S,
-        controllers: Asker | None = None,
+        access: ClusterUsers | None = None,
     ) -> None:
         self._view = view
         self.throttle = throttle
@@ -306,8 +305,8 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
-        if controllers is not None:
-            users = UserRequests(view.cluster, controllers)
+        if access is not None:
+            users = UserRequests(access)
             self._handlers.update(dict.fromkeys(map(RequestCode, USER_CODES), users.pass_on))
         view.queues.serve(self._queues_changed, positions.commit)
         self.age = OffsetAge(

@@ -29,7 +29,7 @@ import asyncio
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
@@ -45,6 +45,9 @@ from gantry_protocol.tls.process import NO_TLS, Tls
 
 from gantry_broker.clients.plain_sends import HOST
 from gantry_broker.clients.resent import RESENT, Marks
+
+if TYPE_CHECKING:
+    from gantry_broker.clients.access import Gate
 
 HOLD_S = 2.5  # clients give a request 3 s
 PROXIED_HOLD_S = 1.0  # somebody handed it over because we are, or are about to be, the master
@@ -96,21 +99,6 @@ class Served(Protocol):
     @property
     def takes_requests(self) -> bool:
         """Whether clients are served by it: it is the serving master, and not cut off."""
-
-
-class RequestGate(Protocol):
-    """The judge of clients' requests; see ``clients.access``."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it is known who may pass."""
-
-    @property
-    def is_closed_to_asides(self) -> bool:
-        """Whether only a master may judge what a client asks."""
-
-    def objection(self, conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """The answer to a request that may not be served; None if it may."""
 
 
 class Pipe(Splice):
@@ -177,7 +165,8 @@ class ClientRouter:
         about_member: by code, what is asked of the member itself, whatever its role.
         processor: serves clients; None while this is not the serving master.
         aside: of what clients say that are passed on, may answer requests here; None passes all on.
-        gate: asked before a request is served here; None lets all in.
+        gate: asked before a request is served here, and asides are left to the master; None lets
+            all in.
         budget: what is kept for clients of all pipes.
         held_total, spliced_total, moved_total, refused_total: counted for ever.
     """
@@ -196,7 +185,7 @@ class ClientRouter:
         self.about_member: Mapping[int, AboutMember] = {}
         self.processor: Handler | None = None
         self.aside: Callable[[Pipe, Glimpse], bool] | None = None
-        self.gate: RequestGate | None = None
+        self.gate: Gate | None = None
         self.budget = Budget()
         self.held_total = 0
         self.spliced_total = 0
@@ -224,7 +213,7 @@ class ClientRouter:
     @property
     def open_aside(self) -> Callable[[Pipe, Glimpse], bool] | None:
         """``aside``, unless only a master may judge what clients say."""
-        return None if self.gate is not None and self.gate.is_closed_to_asides else self.aside
+        return self.aside if self.gate is None else None
 
     def _objection(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         return None if self.gate is None else self.gate.objection(conn, request)

@@ -48,6 +48,7 @@ class SendBack:
 
     def send_back(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 36."""
+        may_read: MayRead = conn.attrs.pop(MAY_READ, _anybody)
         header = from_ext(ConsumerSendMsgBackRequestHeader, request.ext)
         refusal = self._view.accepting_writes() or topic_rules.check_name(
             RETRY_PREFIX + header.group
@@ -56,8 +57,6 @@ class SendBack:
             return reply(request, *refusal)
         if self._view.consumers.config(header.group).retry_queue_nums <= 0:
             return reply(request)  # such a group wants no message a second time
-
-        may_read: MayRead = conn.attrs.pop(MAY_READ, _anybody)
 
         def was_read(result: GetResult | Refusal) -> None:
             self._was_read(conn, request, header, result, may_read)

@@ -22,7 +22,7 @@ from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import NO_TLS, Tls
 from gantry_protocol.types import Epoch
 
-from gantry_broker.clients.access import ClusterUsers, Gate
+from gantry_broker.clients.access import ClusterUsers, stand_before
 from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.request_rules import CLIENT_RULES
@@ -97,10 +97,7 @@ class LedGroup:
             ask=lambda: doubted(self),
             tls=tls,
         )
-        self._access = access
-        if access is not None:
-            self.router.gate = Gate(access)
-            access.listen(self.router.role_changed)
+        self._ungate = None if access is None else stand_before(self.router, access)
         self.remoting = RemotingServer(
             self.router.handle,
             on_close=self._closed,
@@ -150,8 +147,8 @@ class LedGroup:
         await asyncio.gather(*self._stopping, *(one.stop() for one in self.replicas.values()))
         if self.bucket is not None:
             await self.bucket.stop()
-        if self._access is not None:
-            self._access.forget(self.router.role_changed)
+        if self._ungate is not None:
+            self._ungate()
         self.router.close()
         await self.remoting.stop(answer_within_s)
 

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from gantry_protocol.remoting.asking import Asker
-
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.access import ClusterUsers
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.drain import GRACE_S, Leaving
@@ -49,7 +48,12 @@ class ClientOptions(NamedTuple):
         )
 
     def processor(
-        self, view: GroupView, disk: Disk, replicas: Replicas, leaving: Leaving, controllers: Asker
+        self,
+        view: GroupView,
+        disk: Disk,
+        replicas: Replicas,
+        leaving: Leaving,
+        access: ClusterUsers,
     ) -> ClientProcessor:
         """Serves clients for one mastership; ``replicas`` may serve reads."""
         return ClientProcessor(
@@ -63,5 +67,5 @@ class ClientOptions(NamedTuple):
             replicas=replicas,
             leaving=leaving,
             drain_grace_s=self.drain_grace_s,
-            controllers=controllers,
+            access=access,
         )

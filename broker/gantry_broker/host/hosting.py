@@ -22,7 +22,7 @@ from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import NO_TLS, Tls
 
-from gantry_broker.clients.access import ClusterUsers, Gate
+from gantry_broker.clients.access import ClusterUsers, stand_before
 from gantry_broker.clients.core.drain import DrainReport
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
@@ -110,6 +110,7 @@ class HostedGroup(Watcher):
         self._shared: SharedResources | None = None
         self._anew: asyncio.Task[None] | None = None
         self._is_stopping = False
+        self._is_gated = False
         self.begun_anew = 0
         self.rebuilt = 0
         self._rebuilt_s: list[float] = []  # when, lately
@@ -167,9 +168,9 @@ class HostedGroup(Watcher):
 
     def _ask_at_gate(self, access: ClusterUsers) -> None:
         """Let in who may, once; a group that begins anew is behind the same gate."""
-        if self.router.gate is None:
-            self.router.gate = Gate(access)
-            access.listen(self.router.role_changed)
+        if not self._is_gated:
+            self._is_gated = True
+            stand_before(self.router, access)
 
     async def start(self) -> None:
         """Join the group; takes as long as it takes.
@@ -309,7 +310,7 @@ class HostedGroup(Watcher):
             self._shared.disk_space,
             leaving.reading_replicas,
             leaving,
-            self._shared.line.peers,
+            self._shared.access,
         )
         self.router.processor = self.processor
 

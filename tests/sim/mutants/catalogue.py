@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.mutants import (
+    access,
     admission,
     asking,
     broker_log,
@@ -53,6 +54,7 @@ from sim.mutants import (
 )
 
 MUTANTS = (
+    *access.MUTANTS,
     *raft.MUTANTS,
     *readers.MUTANTS,
     *reads.MUTANTS,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor, access
-from gantry_broker.clients.access import MAY_READ, USER_CODES, ClusterUsers, Gate
+from gantry_broker.clients.access import MAY_READ, USER_CODES, ClusterUsers, Gate, stand_before
+from gantry_broker.clients.users import UserRequests
 from gantry_broker.host.hosting import _ABOUT_MEMBER
 from gantry_protocol.access.rules import User, make_rule
 from gantry_protocol.bodies import encode_body
@@ -75,7 +76,7 @@ class Visitor(FakeConnection):
 def visit(users: ClusterUsers, command: RemotingCommand, **attrs: object) -> int | None:
     visitor = Visitor()
     visitor.attrs.update(attrs)
-    answer = Gate(users).objection(visitor, command)  # type: ignore[arg-type]
+    answer = Gate(users).judged(visitor, command)  # type: ignore[arg-type]
     return None if answer is None else answer.code
 
 
@@ -89,14 +90,11 @@ async def test_nobody_passes_before_the_controllers_have_said_who_may(
     users = start(controllers)
     gate = Gate(users)
     assert not gate.is_ready
-    assert gate.is_closed_to_asides
     assert visit(users, send()) == ResponseCode.SERVICE_NOT_AVAILABLE
     controllers.say(RequestTimeout("they are away"))
     assert not gate.is_ready
     controllers.say(told(enabled=False))
     assert gate.is_ready
-    assert not gate.is_closed_to_asides
-    assert visit(users, request(SEND)) is None
     users.stop()
 
 
@@ -120,7 +118,10 @@ async def test_what_is_known_stays_while_controllers_are_away(controllers: Contr
 async def test_controllers_of_an_older_version_know_no_users(controllers: Controllers) -> None:
     users = start(controllers)
     controllers.say(reply(request(1), ResponseCode.REQUEST_CODE_NOT_SUPPORTED))
-    assert visit(users, request(SEND)) is None
+    assert users.is_known
+    assert not users.enabled
+    controllers.say(told(ada=ADA))
+    assert users.enabled
     users.stop()
 
 
@@ -131,13 +132,22 @@ async def test_users_are_nobodys_to_change_without_a_user(
     key = KeyFile(write_key(tmp_path / "key"))
     users = start(controllers, key)
     controllers.say(told(enabled=enabled, ada=ADA, root=User(SECRET, "Super")))
-    for code in sorted(USER_CODES):
+    requests = UserRequests(users)
+
+    def ask_for(code: int, user: str = "", secret: bytes = SECRET.encode()) -> int | None:
         asked = request(code, {"username": "x"})
-        assert visit(users, asked) == DENIED
-        assert visit(users, signed(asked, "ada", SECRET.encode())) == DENIED
-        assert visit(users, signed(asked, "root", SECRET.encode())) is None
-        assert visit(users, signed(asked, "gantry", read_keys(key.file)[0])) is None
-        assert visit(users, signed(asked, "gantry", b"not the quorum's key")) == DENIED
+        answer = requests.pass_on(Visitor(), signed(asked, user, secret) if user else asked)  # type: ignore[arg-type]
+        return None if answer is None else answer.code
+
+    for code in sorted(USER_CODES):
+        before = len(controllers.asked)
+        assert ask_for(code) == ask_for(code, "ada") == DENIED
+        assert ask_for(code, "gantry", b"not the quorum's key") == DENIED
+        assert len(controllers.asked) == before
+        assert ask_for(code, "root") is None
+        assert ask_for(code, "gantry", read_keys(key.file)[0]) is None
+        assert len(controllers.asked) == before + 2
+        assert SIGNATURE_FIELD not in (controllers.asked[-1][0].ext or {})
     users.stop()
 
 
@@ -150,6 +160,7 @@ async def test_who_has_the_quorums_key_is_one_of_ours(
     ours = users.sign(request(SEND, {"b": "any", "AccessKey": "ada", SIGNATURE_FIELD: "x"}))
     assert is_signed(ours, key.keys())
     assert visit(users, ours) is None
+    assert users.denied == {}
     controllers.say(told(enabled=False, index=2))
     plain = request(SEND, {"b": "any"})
     assert users.sign(plain) is plain
@@ -243,9 +254,10 @@ async def member(controllers: Controllers):
     made = await Member("one").start()
     users = ClusterUsers("c", controllers)
     users.start()
-    made.router.gate = Gate(users)
-    users.listen(made.router.role_changed)
+    forget = stand_before(made.router, users)
     yield made
+    forget()
+    assert not users._listeners
     users.stop()
     await made.stop()
 

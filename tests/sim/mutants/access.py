@@ -1,0 +1,98 @@
+"""Bugs in who may do what: somebody is served who must not be, or a cluster is locked."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+RULES, SIGNED = "unit/protocol/access/test_judgement.py", "unit/protocol/test_admission.py"
+GATE, STATE = "unit/broker/clients/test_access.py", "unit/controller/metadata/test_users.py"
+TOLD = "unit/controller/remoting/test_user_requests.py"
+
+
+def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
+    return Mutant(name, "access", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+
+
+MUTANTS = (
+    _mutant(
+        "a-prefix-before-a-name",
+        "a rule on all topics counts before the one that denies this topic",
+        "gantry_protocol.access.judgement:_Compiled.__init__",
+        "self._is_prefix,",
+        "not self._is_prefix,",
+        RULES,
+    ),
+    _mutant(
+        "one-demand-is-enough",
+        "who may consume a topic consumes it in anybody's group",
+        "gantry_protocol.access.judgement:Judge.refused",
+        "if not self._allows(demand, address):",
+        "if not self._allows(demand, address) and demand.kind is ResourceKind.TOPIC:",
+        RULES,
+    ),
+    _mutant(
+        "disabled-users-go-on",
+        "a user that was disabled goes on reading and writing",
+        "gantry_protocol.remoting.admission:Users.admit",
+        "if not user.is_enabled:",
+        "if False:",
+        SIGNED,
+    ),
+    _mutant(
+        "any-secret-will-do",
+        "whoever knows a user's name is this user",
+        "gantry_protocol.remoting.admission:Users.admit",
+        "if user is None or not _has_signed(user, ext, command.body, shown):",
+        "if user is None:",
+        SIGNED,
+    ),
+    _mutant(
+        "retry-topics-of-others",
+        "a consumer of one group reads what another group failed at",
+        "gantry_protocol.remoting.demands:topic",
+        "if name is not None and name.startswith(RETRY_PREFIX):",
+        "if name is not None and name.startswith(RETRY_PREFIX) and PUB in actions:",
+        SIGNED,
+    ),
+    _mutant(
+        "unknown-means-open",
+        "a broker that has just started serves everybody until it hears of users",
+        "gantry_broker.clients.access:Gate.is_ready",
+        "return self._access.is_known",
+        "return True",
+        GATE,
+    ),
+    _mutant(
+        "no-gate-before-the-processor",
+        "requests are served whoever made them",
+        "gantry_broker.clients.routing:ClientRouter.handle",
+        "return self._objection(conn, request) or processor(conn, request)",
+        "return processor(conn, request)",
+        GATE,
+    ),
+    _mutant(
+        "super-users-for-later",
+        "while access is off anybody makes a super user, who is there once it is on",
+        "gantry_broker.clients.users:UserRequests.pass_on",
+        "if objection is not None:",
+        "if objection is not None and self._access.enabled:",
+        GATE,
+    ),
+    _mutant(
+        "secrets-for-strangers",
+        "whoever reaches the controllers of an open quorum is told the users' secrets",
+        "gantry_controller.remoting.users:UserRequests._access",
+        "users_of(self._machine.state, cluster) if is_trusted else {}",
+        "users_of(self._machine.state, cluster)",
+        TOLD,
+    ),
+    _mutant(
+        "the-last-super-user-goes",
+        "a cluster whose clients need users has nobody left who could change anything",
+        "gantry_controller.metadata.users:_locks",
+        "return _supers(users_of(state, cluster)) == [name]",
+        "return False",
+        STATE,
+    ),
+)
