@@ -37,7 +37,7 @@ Values: TypeAlias = Sequence[str | None]
 Function: TypeAlias = Callable[[Values], Value]
 
 INT32_MAX = 2**31 - 1
-NUMBER_MAX = 1_024  # characters of a text that is read as a number
+NUMBER_MAX = 400  # characters of a text that is read as a number; the largest double has 309
 _INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII).fullmatch
 _DOUBLE = re.compile(
     r"""[\x00-\x20]*
