@@ -271,6 +271,8 @@ async def test_nobody_is_served_before_it_is_known_who_may_be(
         shared = cluster.master.member._shared
         assert shared is not None
         shared.access.is_known = False
+        for changed in shared.access._listeners:
+            changed()
         monkeypatch.setattr(shared.access, "_take", lambda told: None)
         client = await cluster.client(cluster.master)
         assert await said(client, send_command(b"1")) == ResponseCode.SERVICE_NOT_AVAILABLE

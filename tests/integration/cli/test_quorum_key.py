@@ -2,8 +2,8 @@
 
 Three controllers, a storage process and a front run as they do in a cluster, with a key. The codes
 come from the tables of the processes, so that a new one is asked here by itself. What a broker's
-port takes from clients and administrators is open, since there are no users yet; it is listed, with
-the reason, and a code that is in neither list fails the test.
+port takes from clients and administrators is open while access is off; it is listed, with the
+reason, and a code that is in neither list fails the test. Users are nobody's to change even so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from gantry_broker.clients.access import USER_CODES
 from gantry_broker.ha import wire as ha
 from gantry_broker.remote import messages as store
 from gantry_broker.replica import messages as replication
@@ -58,7 +59,7 @@ READ_BY_CLIENTS = {
     "INVOKE_BROKER_TO_GET_CONSUMER_STATUS",
 }  # fmt: skip
 OPEN_ON_BROKERS = {
-    # What clients do: there are no users yet, so whoever reaches the port is one.
+    # What clients do: while access is off, whoever reaches the port is one.
     "SEND_MESSAGE": "a client",
     "SEND_MESSAGE_V2": "a client",
     "SEND_BATCH_MESSAGE": "a client",
@@ -305,7 +306,9 @@ async def test_a_brokers_port_takes_no_orders_of_controllers(processes: Processe
             answer = await ask(
                 port, request(code, {} if is_open else ext, b"" if is_open else body)
             )
-            if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            if code in USER_CODES:
+                assert answer.code == ResponseCode.NO_PERMISSION, (code.name, answer)
+            elif answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 served.add(code.name)
     assert served - OPEN_ON_BROKERS.keys() == set(), "new here: open to everybody, or not?"
     assert not served & {code.name for code in NEEDY} - OPEN_ON_BROKERS.keys()
@@ -365,7 +368,8 @@ async def test_no_http_request_without_the_token_changes_anything(processes: Pro
     before = await processes.state()
     routes = sorted(ADMIN)
     for method, path in routes:
-        place = path.format(cluster=CLUSTER, name=GROUP, id="1", broker_id="1", topic="t")
+        named = {"cluster": CLUSTER, "name": GROUP, "topic": "t", "user": "u"}
+        place = path.format(id="1", broker_id="1", **named)
         url = f"http://127.0.0.1:{processes.controllers[0][2]}{place}"
         async with processes.session.request(method, url, json={}) as answer:
             assert answer.status in (401, 403), (method, path, answer.status)
