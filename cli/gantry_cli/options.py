@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import flag_name, load_settings, variable_name
+from gantry_protocol.process.files import read_secret
 from gantry_protocol.tls.process import NO_TLS, Tls
 from gantry_protocol.tls.settings import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-SECRET_FILE_BYTES_MAX = 4096
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,23 +84,6 @@ def credentials() -> tuple[str, bytes] | None:
     if user is None or file is None:
         raise ConfigError("--access-key and --secret-key-file need each other: give both.")
     return user, read_secret(file).encode()
-
-
-def read_secret(file: Path) -> str:
-    """The secret in the first line of a file.
-
-    Raises:
-        ConfigError: the file holds none.
-    """
-    try:
-        with file.open("rb") as opened:
-            lines = opened.read(SECRET_FILE_BYTES_MAX).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigError(f"The secret file {file} cannot be read: {why}.") from error
-    if not lines or not lines[0].strip():
-        raise ConfigError(f"The secret file {file} is empty: put the secret into its first line.")
-    return lines[0].strip()
 
 
 def _nameserver_option(command: CommandT) -> CommandT:

@@ -37,7 +37,7 @@ from gantry_proxy.core.refusals import CallRefused, of_broker
 from gantry_proxy.core.routes import GroupQueues, queues_of
 
 if TYPE_CHECKING:
-    from gantry_protocol.remoting.client import RemotingClient, RequestHandler
+    from gantry_protocol.remoting.client import RemotingClient, RequestHandler, Sign
 
 ROUTE_AGE_S = 5.0
 GROUP_AGE_S = 10.0
@@ -56,6 +56,7 @@ class Masters:
 
     Args:
         name_servers: ``host:port`` of each.
+        sign: makes each request one that a user has signed; None signs none.
         tls: of the process.
 
     Attributes:
@@ -64,15 +65,18 @@ class Masters:
         calls: the connections that requests take; long polls have their own.
     """
 
-    def __init__(self, name_servers: Sequence[str], tls: Tls = NO_TLS) -> None:
+    def __init__(
+        self, name_servers: Sequence[str], sign: Sign | None = None, tls: Tls = NO_TLS
+    ) -> None:
         self.when_asked: RequestHandler = lambda client, asked: None
         self.tried_again = 0
         self.calls = ClientPool(
             on_request=self._serve,
             hedge_after_s=HEDGE_AFTER_S,
+            sign=sign,
             tls=tls,
         )
-        self._polls = ClientPool(hedge_after_s=HEDGE_AFTER_S, tls=tls)
+        self._polls = ClientPool(hedge_after_s=HEDGE_AFTER_S, sign=sign, tls=tls)
         self._name_servers = list(name_servers)
         self._routes: dict[str, tuple[float, tuple[GroupQueues, ...]]] = {}
         self._groups: dict[str, tuple[float, SubscriptionGroupConfig]] = {}

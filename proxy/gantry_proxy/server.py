@@ -10,10 +10,13 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from gantry_protocol.errors import ConfigError
 from gantry_protocol.process import log
+from gantry_protocol.process.files import read_secret
 from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
+from gantry_protocol.remoting.admission import signed
 from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    from gantry_protocol.remoting.client import Sign
     from prometheus_client.core import Metric
 
     from gantry_proxy.settings import ProxySettings
@@ -52,7 +56,7 @@ class ProxyServer:
         self.settings = settings
         self.grpc_port, self.http_port = settings.grpc_port, settings.http_port
         self.tls = Tls(settings)
-        self.masters = Masters(settings.nameserver, self.tls)
+        self.masters = Masters(settings.nameserver, _signs(settings), self.tls)
         self.clients = Clients(self.masters)
         self.checking = Checking(self.masters, self.clients)
         self.renewals = Renewals(self.masters, self.clients.is_there)
@@ -155,6 +159,21 @@ class ProxyCollector(Collector):
             ),
         ):
             yield counter(f"{name}_{metric}", text, value)
+
+
+def _signs(settings: ProxySettings) -> Sign | None:
+    """The signature of the user that the proxy is, if it is one.
+
+    Raises:
+        ConfigError: half of it is missing, or the file holds no secret.
+    """
+    user, file = settings.access_key, settings.secret_key_file
+    if user is None and file is None:
+        return None
+    if user is None or file is None:
+        raise ConfigError("access_key and secret_key_file need each other: give the proxy both.")
+    secret = read_secret(file).encode()
+    return lambda command: signed(command, user, secret)
 
 
 async def serve(settings: ProxySettings, stop: asyncio.Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path  # noqa: TC003 - pydantic reads it when the program runs
 from typing import Annotated
 
 from gantry_protocol.errors import ResolveError
@@ -33,6 +34,15 @@ class ProxySettings(TlsFiles):
         ge=1,
         le=1_000_000,
         description="How many calls are served at once, those that wait for messages among them.",
+    )
+
+    access_key: str | None = Field(
+        default=None,
+        description="User with which the proxy signs what it asks brokers, where they ask for one; "
+        "every client of the proxy may do what this user may.",
+    )
+    secret_key_file: Path | None = Field(
+        default=None, description="File whose first line is the secret of that user."
     )
 
     @field_validator("bind")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from gantry_protocol.admin import RuleWish, UserWish
 from gantry_protocol.errors import GantryError
+from gantry_protocol.process.files import read_secret
 
 from gantry_cli.admin import AdminClient
 from gantry_cli.options import (
@@ -16,7 +17,6 @@ from gantry_cli.options import (
     agreed,
     asynchronous,
     json_option,
-    read_secret,
     yes_option,
 )
 from gantry_cli.output import print_json, print_table

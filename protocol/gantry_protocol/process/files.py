@@ -7,6 +7,10 @@ reader sees the old bytes or the new ones, never a mixture, and a returned call 
 import os
 from pathlib import Path
 
+from gantry_protocol.errors import ConfigError
+
+SECRET_FILE_BYTES_MAX = 4096
+
 
 def fsync_directory(directory: Path) -> None:
     """Make renames, creations and removals in ``directory`` durable."""
@@ -43,3 +47,20 @@ def make_directory(path: Path) -> None:
     make_directory(path.parent)
     path.mkdir(exist_ok=True)
     fsync_directory(path.parent)
+
+
+def read_secret(file: Path) -> str:
+    """The secret of a user in the first line of a file.
+
+    Raises:
+        ConfigError: the file holds none; says what to put there.
+    """
+    try:
+        with file.open("rb") as opened:
+            lines = opened.read(SECRET_FILE_BYTES_MAX).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"The secret file {file} cannot be read: {why}.") from error
+    if not lines or not lines[0].strip():
+        raise ConfigError(f"The secret file {file} is empty: put the secret into its first line.")
+    return lines[0].strip()

@@ -45,6 +45,7 @@ MAX_WRITE_BUFFER_BYTES = 32 * 1024 * 1024
 
 Outcome: TypeAlias = RemotingCommand | RemotingError
 Callback = Callable[[Outcome], None]
+Sign = Callable[[RemotingCommand], RemotingCommand]
 RequestHandler = Callable[["RemotingClient", RemotingCommand], RemotingCommand | None]
 
 _log = log.get("remoting")
@@ -63,6 +64,7 @@ class RemotingClient(asyncio.Protocol):
         idle_timeout_s: without traffic for so long the connection is closed.
         stats: counters to add to, shared by the clients of a pool.
         tls: of the process.
+        sign: makes each request one that a user has signed.
 
     Attributes:
         address: as given to :meth:`connect`.
@@ -79,6 +81,7 @@ class RemotingClient(asyncio.Protocol):
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         stats: ClientStats | None = None,
         tls: Tls = NO_TLS,
+        sign: Sign | None = None,
     ) -> None:
         self._tls = tls
         self.address = ""
@@ -86,6 +89,7 @@ class RemotingClient(asyncio.Protocol):
         self.stats = ClientStats() if stats is None else stats
         self._on_request = on_request
         self._on_close = on_close
+        self._sign = sign
         self._max_in_flight = max_in_flight
         self._max_write_buffer_bytes = max_write_buffer_bytes
         self._idle_timeout_s = idle_timeout_s
@@ -245,6 +249,8 @@ class RemotingClient(asyncio.Protocol):
         if transport.get_write_buffer_size() + self._out_bytes > self._max_write_buffer_bytes:
             self.stats.busy += 1
             raise Busy(f"{self.address} does not take what was sent to it.")
+        if self._sign is not None:
+            command = self._sign(command)
         data = encode(command)
         if not self._out:
             self._loop.call_soon(self._flush)

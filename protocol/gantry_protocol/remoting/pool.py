@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from gantry_protocol.errors import Busy, ConnectionClosed
-from gantry_protocol.remoting.client import CONNECT_TIMEOUT_S, RemotingClient, RequestHandler
+from gantry_protocol.remoting.client import CONNECT_TIMEOUT_S, RemotingClient, RequestHandler, Sign
 from gantry_protocol.remoting.stats import ClientStats
 from gantry_protocol.tls.process import NO_TLS, Tls
 
@@ -29,6 +29,7 @@ class ClientPool:
             For addresses with several servers behind them, of which one may stand still; None for
             addresses that are one server.
         tls: of the process.
+        sign: makes each request one that a user has signed.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class ClientPool:
         max_clients: int = MAX_CLIENTS,
         hedge_after_s: float | None = None,
         tls: Tls = NO_TLS,
+        sign: Sign | None = None,
     ) -> None:
         self._tls = tls
         self.stats = ClientStats()
@@ -46,6 +48,7 @@ class ClientPool:
         self._on_close = on_close
         self._max_clients = max_clients
         self._hedge_after_s = hedge_after_s
+        self._sign = sign
         self._clients: dict[str, RemotingClient] = {}  # least recently asked for first
         self._connecting: dict[str, asyncio.Task[RemotingClient]] = {}
         self._closed = False
@@ -124,7 +127,11 @@ class ClientPool:
 
     async def _attempt(self, address: str, timeout_s: float) -> RemotingClient:
         client = RemotingClient(
-            on_request=self._on_request, on_close=self._forget, stats=self.stats, tls=self._tls
+            on_request=self._on_request,
+            on_close=self._forget,
+            stats=self.stats,
+            tls=self._tls,
+            sign=self._sign,
         )
         return await client.connect(address, timeout_s)
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from gantry_controller.admin.access import AccessApi
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
@@ -56,6 +57,7 @@ async def admin(harness: Harness) -> AsyncIterator[Api]:
     served.add_to(server)
     FrontsApi(served, harness.machine).add_to(server)
     QueueMapsApi(served, harness.machine, harness.watchman).add_to(server)
+    AccessApi(served, harness.machine, has_key=True).add_to(server)
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}
     base = f"http://127.0.0.1:{port}"
