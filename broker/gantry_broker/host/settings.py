@@ -5,7 +5,7 @@ which the operator takes it too.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
@@ -60,11 +60,6 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, TlsSettings)
     )
     quorum_key_file: Path | None = Field(default=None, description=KEY_FILE_HELP)
     allow_unauthenticated: bool = Field(default=False, description=ALLOW_HELP)
-    access_log: Literal["denied", "all"] = Field(
-        default="denied",
-        description="Which decisions about requests of users are logged: denied ones, at most one "
-        "a second for each user with the number of those between, or all, one line each.",
-    )
     bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
     advertise: str | None = Field(
         default=None, description="IP address that others use; by default the one to listen on."

@@ -32,6 +32,11 @@ class BrokerTuning(Settings):
         description="How long the process may be stopped (SIGSTOP) before it is ended, so that its"
         " clients look elsewhere; 0 waits for ever.",
     )
+    access_log: Annotated[Literal["denied", "all"], BeforeValidator(_lower)] = Field(
+        default="denied",
+        description="Which decisions about requests of users are logged: denied ones, at most one "
+        "a second for each user with the number of those between, or all, one line each.",
+    )
     heartbeat_interval_ms: int = Field(
         default=500, ge=50, le=60_000, description="Between heartbeats to the controllers."
     )

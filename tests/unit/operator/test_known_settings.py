@@ -103,7 +103,7 @@ def test_what_the_operator_sets_is_reserved() -> None:
     ("config", "text"),
     [
         ({"log_segment_byte": "1"}, "did you mean log_segment_bytes?"),
-        ({"zzz": "1"}, "there are delay_levels, "),
+        ({"zzz": "1"}, "there are access_log, "),
         ({"log_segment_bytes": "1 GiB"}, "a whole number is needed (got '1 GiB')"),
         ({"log_segment_bytes": "1"}, "at least 65536 is needed"),
         ({"log_segment_bytes": "2147483649"}, "at most 2147483648 is possible"),

@@ -11,6 +11,7 @@ from gantry_broker.front import FrontServer, FrontSettings
 from gantry_broker.front.core.directory import GONE_S
 from gantry_lab.bench.ports import free_ports
 from gantry_protocol.bodies import encode_body
+from gantry_protocol.bodies.access import ClusterAccess
 from gantry_protocol.bodies.fronts import FrontGroupRow, FrontGroups
 from gantry_protocol.command import reply, request
 from gantry_protocol.errors import Busy
@@ -72,3 +73,18 @@ async def test_nothing_new_for_a_digest_of_before_does_not_mean_no_groups() -> N
         told(front, "2")
         assert front._digest == ""
         assert front._rows == [A]
+
+
+async def test_a_group_at_a_front_has_a_gate_where_clients_need_users() -> None:
+    """What it serves from a tier passes no master's gate."""
+    async with front_at(free_ports(1)[0]) as front:
+        told(front, "1", B)
+        await asyncio.sleep(1)
+        router = front.groups["b"].router
+        assert router.gate is not None, "nobody has said yet"
+        front.access._take(ClusterAccess(0, is_news=True))
+        assert router.gate is None
+        front.access._take(ClusterAccess(1, enabled=True, is_news=True))
+        assert router.gate is not None
+        await front._close_groups()
+        assert not front.access._listeners
