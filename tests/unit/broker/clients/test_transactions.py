@@ -370,6 +370,20 @@ async def test_only_producers_of_the_group_are_asked_each_in_turn(serve, group) 
     assert [len(_checks(client.conn)) for client in (one, two, other)] == [2, 2, 0]
 
 
+async def test_who_may_not_send_to_the_topic_is_not_asked(serve, group) -> None:
+    processor = serve()
+    one, two = Client(processor), Client(processor)
+    one.call(34, None, HEARTBEAT)
+    two.call(34, None, HEARTBEAT)
+    asked: set[str] = set()
+    processor._rounds._may_be_asked = lambda conn, topic: (asked.add(topic), conn is two.conn)[1]
+    for number in range(4):
+        one.call(310, half(key=f"{number:032}"), b"x")
+    await asyncio.sleep(31)
+    assert [len(_checks(client.conn)) for client in (one, two)] == [0, 4]
+    assert asked == {half()["b"]}
+
+
 async def test_many_large_half_messages_are_asked_for_in_slices(serve) -> None:
     client = Client(serve())
     client.call(34, None, HEARTBEAT)
