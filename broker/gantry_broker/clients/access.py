@@ -54,6 +54,8 @@ LOG_GAP_S = 1.0
 LOGGED_USERS_MAX = 256
 
 MAY_READ = "may read"  # in a connection's attrs: whether its user may read a topic; for one request
+HEARD_AS = "heard as"  # in a connection's attrs: user and address of its last heartbeat
+_HEART_BEAT = RequestCode.HEART_BEAT
 _SEND_BACK = RequestCode.CONSUMER_SEND_MSG_BACK
 USER_CODES = frozenset(range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1))
 _NO_USERS = Users("", {})
@@ -138,6 +140,18 @@ class ClusterUsers:
         return signed(command, ACCESS_KEY, shown)
 
     # ---- decisions
+
+    def may_be_asked(self, conn: Connection, name: str) -> bool:
+        """Whether a producer may be shown a message of the topic ``name``, and asked its outcome.
+
+        Anybody may say that it is a member of a producer group; its last heartbeat says who it is.
+        """
+        if not self.enabled:
+            return True
+        user, source = conn.attrs.get(HEARD_AS, (None, ""))
+        if user is None:
+            return False
+        return user == ACCESS_KEY or self.users.may(user, topic(name, Action.PUB), source)
 
     def note(self, command: RemotingCommand, source: str, denied: Denied | None, user: str) -> None:
         """Count and log a decision."""
@@ -257,6 +271,8 @@ class Gate:
         access, code = self._access, command.code
         if code in OPEN or conn.believed or self._is_ours(command):
             conn.attrs.pop(MAY_READ, None)
+            if code == _HEART_BEAT:
+                conn.attrs[HEARD_AS] = (ACCESS_KEY, "")
             return None
         if not access.is_known:
             remark = "the users of the cluster are not known here yet"
@@ -267,6 +283,8 @@ class Gate:
             access.note(command, source, verdict, verdict.user)
             return reply(command, ResponseCode.NO_PERMISSION, verdict.sentence)
         access.note(command, source, None, verdict.user)
+        if code == _HEART_BEAT:
+            conn.attrs[HEARD_AS] = (verdict.user, source)
         if code == _SEND_BACK:
             conn.attrs.pop(MAY_READ, None)
             if verdict.judge is not None:

@@ -87,6 +87,10 @@ class Disk(Protocol):
         """Whether messages are refused for want of room."""
 
 
+def _anybody(conn: Connection, topic: str) -> bool:
+    return True
+
+
 class _Roomy:
     refusing = False
 
@@ -171,6 +175,7 @@ class ClientProcessor:
             producers=self._sessions.producers,
             commit=positions.commit,
             creation=self._creation,
+            may_be_asked=_anybody if access is None else access.may_be_asked,
         )
         pulled = self._puller.pulled
         progress = GroupProgress(view, self._sessions, pulled, self.traffic)

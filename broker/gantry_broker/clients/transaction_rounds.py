@@ -19,6 +19,8 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord, find_property
+from gantry_protocol.records.properties import REAL_TOPIC
+from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.core.reading import read_record
@@ -56,6 +58,7 @@ class Rounds:
         producers: the members of a producer group that are connected now.
         commit: remembers a position in the log: group, topic, queue id, offset.
         creation: makes the topic of what is given up.
+        may_be_asked: whether a client may see a message of a topic.
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class Rounds:
         producers: Callable[[str], list[ConsumerMember]],
         commit: Callable[[str, str, int, int], bool],
         creation: TopicCreation,
+        may_be_asked: Callable[[Connection, str], bool] = lambda conn, topic: True,
     ) -> None:
         self._transactions = transactions
         self._interval_s = policy.interval_ms / 1000
         self._producers = producers
         self._commit = commit
         self._creation = creation
+        self._may_be_asked = may_be_asked
         self._due: deque[int] = deque()  # of the round that is under way
         self._in_round = False
         self._writing = False  # a table is not confirmed yet
@@ -145,8 +150,11 @@ class Rounds:
     def _ask(self, half: MessageRecord, row: OpenTransaction) -> None:
         served = self._transactions
         group = find_property(half.properties.encode(), "PGROUP") or ""
+        topic = find_property(half.properties.encode(), REAL_TOPIC) or ""
         members = [
-            producer for producer in self._producers(group) if not producer.connection.closed
+            producer
+            for producer in self._producers(group)
+            if not producer.connection.closed and self._may_be_asked(producer.connection, topic)
         ]
         if not members:
             served.counters.unasked += 1

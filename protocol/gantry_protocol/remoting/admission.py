@@ -72,6 +72,16 @@ class Users:
     def __len__(self) -> int:
         return len(self._users)
 
+    def may(self, name: str, demand: Demand, source: str) -> bool:
+        """Whether the user ``name``, which has signed before, may still do this."""
+        user = self._users.get(name)
+        if user is None or not user.is_enabled:
+            return False
+        return user.is_super or self._judge(name, user).refused((demand,), source) is None
+
+    def _judge(self, name: str, user: User) -> Judge:
+        return self._judges.get(name) or self._judges.setdefault(name, Judge(user))
+
     def admit(self, command: RemotingCommand, source: str) -> Admitted | Denied:
         """Whether ``command``, which came from the address ``source``, may be served."""
         ext = command.ext or {}
@@ -97,7 +107,7 @@ class Users:
         if row is None:
             sentence = f"User:{label} may not make {code}: super users may"
             return Denied(label, "super", sentence)
-        judge = self._judges.get(name) or self._judges.setdefault(name, Judge(user))
+        judge = self._judge(name, user)
         try:
             refused = judge.refused(row(command, self._cluster), source)
         except WireError as error:

@@ -80,6 +80,14 @@ MUTANTS = (
         GATE,
     ),
     _mutant(
+        "half-messages-for-strangers",
+        "a user without rules registers as a producer and is shown messages of transactions",
+        "gantry_broker.clients.access:ClusterUsers.may_be_asked",
+        "return user == ACCESS_KEY or self.users.may(",
+        "return True or self.users.may(",
+        GATE,
+    ),
+    _mutant(
         "secrets-for-strangers",
         "whoever reaches the controllers of an open quorum is told the users' secrets",
         "gantry_controller.remoting.users:UserRequests._access",

@@ -22,6 +22,7 @@ from gantry_protocol.remoting import demands
 from gantry_protocol.remoting.admission import signed
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.signatures import SIGNATURE_FIELD, is_signed
+from msgspec.structs import replace
 from support.group_view import FakeConnection
 from support.routed_member import Member, ask, until
 
@@ -182,6 +183,31 @@ async def test_what_a_member_reads_is_asked_of_the_user_that_sends_it_back(
     assert not may_read("t")  # it may send there, and not read
     assert gate.objection(visitor, signed(back, "root", SECRET.encode())) is None  # type: ignore[arg-type]
     assert MAY_READ not in visitor.attrs
+    users.stop()
+
+
+async def test_a_half_message_is_shown_to_none_who_may_not_send_there(
+    controllers: Controllers,
+) -> None:
+    """Anybody may say that it is a producer of some group."""
+    users = start(controllers)
+    controllers.say(told(ada=ADA, root=User(SECRET, "Super"), eve=User(SECRET)))
+    beat = request(RequestCode.HEART_BEAT, body=b'{"clientID":"c","producerDataSet":[]}')
+    producers = {name: Visitor() for name in ("ada", "root", "eve", "nobody")}
+    for name in ("ada", "root", "eve"):
+        asked = signed(replace(beat), name, SECRET.encode())
+        assert Gate(users).objection(producers[name], asked) is None  # type: ignore[arg-type]
+
+    def shown(topic: str = "t") -> list[str]:
+        return [name for name, conn in producers.items() if users.may_be_asked(conn, topic)]  # type: ignore[arg-type]
+
+    assert shown() == ["ada", "root"]
+    assert shown("other") == ["root"]
+    disabled = User(SECRET, status="disable", rules=ADA.rules)
+    controllers.say(told(index=2, ada=disabled, root=User(SECRET, "Super")))
+    assert shown() == ["root"]
+    controllers.say(told(enabled=False, index=3))
+    assert shown() == list(producers)
     users.stop()
 
 
