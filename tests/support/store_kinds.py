@@ -67,7 +67,7 @@ class Served:
     def is_ready(self) -> bool:
         if isinstance(self.server, FrontServer):
             group = self.server.groups.get(GROUP)
-            return group is not None and group.asides is not None
+            return group is not None and group.router.open_aside is not None
         (hosted,) = self.server.hosted
         return hosted.ready()[0] and hosted.processor is not None
 

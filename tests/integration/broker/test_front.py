@@ -71,7 +71,7 @@ async def cluster(tmp_path: Path):
 async def ready(front: FrontServer) -> None:
     """It serves from the master's store."""
     await eventually(lambda: front.ready()[0] and GROUP in front.groups, "a master is named")
-    await eventually(lambda: front.groups[GROUP].asides is not None, "its store is opened")
+    await eventually(lambda: front.groups[GROUP].router.open_aside is not None, "it may answer")
 
 
 async def client_of(front: FrontServer) -> RemotingClient:

@@ -107,7 +107,7 @@ async def test_a_topic_without_readers_is_read_at_the_master(cluster: OffCluster
         assert (await client.call(request(RequestCode.UPDATE_AND_CREATE_TOPIC, change))).code == 0
         group = front.groups[GROUP]
         await eventually(
-            lambda: group.asides is not None and not group.replicas,
+            lambda: group.router.open_aside is not None and not group.replicas,
             "no replica is asked any more",
         )
         before = dict(group.shares.read_bytes)

@@ -122,7 +122,7 @@ async def test_what_is_not_in_the_tier_is_waited_for_and_nothing_is_missing(
         group = "front-members"
         await eventually(lambda: GROUP in front.groups, "the group is known")
         bucket = front.groups[GROUP].bucket
-        await eventually(lambda: front.groups[GROUP].asides is not None, "its store is opened")
+        await eventually(lambda: front.groups[GROUP].router.open_aside is not None, "it may answer")
         client = await client_of(front)
         for body in numbered(0, COUNT):
             assert (await client.call(send_command(body))).code == 0

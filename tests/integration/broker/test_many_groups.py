@@ -173,7 +173,7 @@ async def served(front: FrontServer, names: list[str]) -> None:
     """The stores of all these groups are open."""
 
     def is_open(name: str) -> bool:
-        return name in front.groups and front.groups[name].asides is not None
+        return name in front.groups and front.groups[name].router.open_aside is not None
 
     for name in names:
         await eventually(lambda name=name: is_open(name), f"the store of {name}", PATIENCE_S)
