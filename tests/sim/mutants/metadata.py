@@ -165,6 +165,19 @@ MUTANTS = (
         UnitTests("unit/controller/liveness/test_floors.py"),
     ),
     Mutant(
+        "who-is-passed-over-is-there",
+        "liveness",
+        "a member that another controller heard is waited for no more, and passed over",
+        (
+            Edit(
+                f"{LIVENESS}.overseer:Overseer._wait",
+                "and item.connected",
+                "and item.broker_id",
+            ),
+        ),
+        UnitTests("unit/controller/liveness/test_floors.py"),
+    ),
+    Mutant(
         "who-may-have-died-has-waited",
         "liveness",
         "the wait after an outage of all is over by what came before it",

@@ -280,7 +280,8 @@ class Overseer:
     ) -> tuple[float | None, str]:
         """Until when the winner has to wait for the rest of the set, and a sentence; or None.
 
-        Who may have died with the master is not there, though its time-out may not be over yet.
+        Who may have died with the master is not there, though its time-out may not be over yet, and
+        neither is who was heard by another controller alone: the election would pass it over.
         """
         floor = self.floors.floor(group.key)
         if not group.had_master:
@@ -289,7 +290,9 @@ class Overseer:
         here = {
             item.broker_id: item
             for item in live
-            if item.broker_id in group.sync_state_set and not self._may_be_dead(group, item, now_s)
+            if item.broker_id in group.sync_state_set
+            and item.connected
+            and not self._may_be_dead(group, item, now_s)
         }
         if row is not None and not here:
             ends_s = row.silent_from_s + GRID_S  # it is silent strictly after that

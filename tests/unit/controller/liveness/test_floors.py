@@ -44,7 +44,15 @@ class Watched:
 
         self.world.apply = apply  # type: ignore[method-assign]  # the story is told through the same words
 
-    def beat(self, broker_id: int, end: int, *, confirm: int = -1, start: int = 1) -> None:
+    def beat(
+        self,
+        broker_id: int,
+        end: int,
+        *,
+        confirm: int = -1,
+        start: int = 1,
+        passed_on: bool = False,
+    ) -> None:
         beat = Heartbeat(
             broker_id=BrokerId(broker_id),
             timeout_s=TIMEOUT_S,
@@ -54,7 +62,7 @@ class Watched:
             confirm_offset=Offset(confirm),
             confirm_epoch=Epoch(1 if confirm >= 0 else -1),
         )
-        connection = broker_id * 10 + start
+        connection = None if passed_on else broker_id * 10 + start
         if self.table.heard(KEY, beat, now_s=self.now_s, connection=connection):
             self.overseer.heard(KEY, self.now_s, beat)
 
@@ -304,6 +312,24 @@ def test_the_first_one_waits_for_those_that_may_have_died_too(
     assert watched.elect() is None
     watched.come_back(2, 1300)
     watched.come_back(3, 1300)
+    assert watched.elect() == 2
+
+
+def test_who_was_heard_by_another_controller_alone_is_waited_for(watched: Watched) -> None:
+    """The election would pass it over: it has no connection that is known to live."""
+    watched.wait(600)
+    for broker_id in (1, 2, 3):
+        watched.beat(broker_id, 1000)
+        watched.table.closed(broker_id * 10 + 1)
+    watched.come_back(1, 1000)
+    assert watched.elect() is None
+    watched.wait(0.1)
+    for broker_id in (2, 3):
+        assert watched.world.register(broker_id, start=2, last_epoch=1).ok
+        watched.beat(broker_id, 1300, start=2, passed_on=True)
+    assert watched.elect() is None
+    for broker_id in (2, 3):
+        watched.beat(broker_id, 1300, start=2)
     assert watched.elect() == 2
 
 
