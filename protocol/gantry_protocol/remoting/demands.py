@@ -72,17 +72,22 @@ def _on_all_groups(*actions: Action) -> Row:
 
 
 def _fields(*actions: Action, topics: str = "", groups: str = "") -> Row:
-    """The resources that fields of the header name; one that is missing names none."""
+    """The resources that fields of the header name; all of them where it names none at all."""
     topic_fields, group_fields = topics.split(), groups.split()
+    return lambda command, _: _named(command.ext or {}, actions, topic_fields, group_fields)
 
-    def row(command: RemotingCommand, _: str) -> Demands:
-        ext = command.ext or {}
-        return (
-            *(topic(ext[field], *actions) for field in topic_fields if ext.get(field)),
-            *(group(ext[field], *actions) for field in group_fields if ext.get(field)),
-        )
 
-    return row
+def _named(
+    ext: Mapping[str, str], actions: tuple[Action, ...], topics: list[str], groups: list[str]
+) -> tuple[Demand, ...]:
+    named = (
+        *(topic(ext[field], *actions) for field in topics if ext.get(field)),
+        *(group(ext[field], *actions) for field in groups if ext.get(field)),
+    )
+    return named or (
+        *(topic(None, *actions) for _ in topics),
+        *(group(None, *actions) for _ in groups),
+    )
 
 
 def _send(field: str) -> Row:
@@ -121,6 +126,12 @@ class _GroupOnTopic(Body, frozen=True):
 
     topic: str
     consumer_group: str
+
+
+class _TopicName(Body, frozen=True):
+    """UpdateAndCreateStaticTopic (513)."""
+
+    topic: str
 
 
 class _GroupName(Body, frozen=True):
@@ -164,6 +175,11 @@ def _assignment(command: RemotingCommand, _: str) -> Demands:
 def _mode(command: RemotingCommand, _: str) -> Demands:
     body = decode_body(_GroupOnTopic, command.body)
     return group(body.consumer_group, UPDATE), topic(body.topic, UPDATE)
+
+
+def _static_topic(command: RemotingCommand, _: str) -> Demands:
+    """The topic that is made is the one in the body."""
+    return (topic(decode_body(_TopicName, command.body).topic, CREATE),)
 
 
 def _topic_list(command: RemotingCommand, _: str) -> Demands:
@@ -236,7 +252,7 @@ TABLE: Mapping[int, Row] = {
     # Administrators of topics.
     RequestCode.UPDATE_AND_CREATE_TOPIC: _fields(CREATE, topics="topic"),
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _topic_list,
-    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: _fields(CREATE, topics="topic"),
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: _static_topic,
     RequestCode.DELETE_TOPIC_IN_BROKER: _fields(DELETE, topics="topic"),
     RequestCode.GET_TOPIC_CONFIG: _fields(GET, topics="topic"),
     RequestCode.GET_TOPIC_STATS_INFO: _fields(GET, topics="topic"),

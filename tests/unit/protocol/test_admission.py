@@ -139,6 +139,11 @@ BOTH = [ON_TOPIC, ON_GROUP]
         (ask(CODE.VIEW_MESSAGE_BY_ID, topic="t"), [("Topic:*", ["Get"])]),
         (ask(CODE.UPDATE_AND_CREATE_TOPIC, topic="t"), [("Topic:t", ["Create"])]),
         (ask(CODE.DELETE_TOPIC_IN_BROKER, topic="t"), [("Topic:t", ["Delete"])]),
+        (ask(CODE.DELETE_TOPIC_IN_BROKER), [("Topic:*", ["Delete"])]),
+        (
+            ask(CODE.UPDATE_AND_CREATE_STATIC_TOPIC, {"topic": "t"}, topic="of-the-header"),
+            [("Topic:t", ["Create"])],
+        ),
         (
             ask(CODE.UPDATE_AND_CREATE_TOPIC_LIST, {"topicConfigList": [{"topicName": "t"}]}),
             [("Topic:t", ["Create"])],
