@@ -95,7 +95,7 @@ class _Compiled:
         if self._kind is not None and self._kind != demand.kind:
             return False
         if demand.name is None:
-            if self._name:  # says nothing about all of them
+            if self._name and self.allows:  # says nothing about all; one that is denied does
                 return False
         elif not (
             demand.name.startswith(self._name) if self._is_prefix else demand.name == self._name

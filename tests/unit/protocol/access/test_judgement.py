@@ -76,6 +76,18 @@ ALLOW, DENY = "Allow", "Deny"
         pytest.param([("Topic:t", ["Pub"])], on(None, PUB), False, id="all topics: not by one"),
         pytest.param([("Topic:t*", ["Pub"])], on(None, PUB), False, id="nor by a prefix"),
         pytest.param([("Topic:*", ["Pub"])], on(None, PUB), True, id="by all of them"),
+        pytest.param(
+            [("Topic:*", ["All"]), ("Topic:t", ["Sub", "Get"], [], DENY)],
+            on(None, SUB, GET), False, id="not where one of them is denied",
+        ),
+        pytest.param(
+            [("*", ["All"]), ("Topic:t*", ["All"], [], DENY)],
+            on(None, SUB, GET), False, id="nor where some are",
+        ),
+        pytest.param(
+            [("Topic:*", ["All"]), ("Topic:t", ["Pub"], [], DENY), ("Group:g", ["All"], [], DENY)],
+            on(None, SUB, GET), True, id="what else is denied is nothing to it",
+        ),
     ],
 )  # fmt: skip
 def test_order(rules: list[tuple], demand: Demand, expected: bool) -> None:
