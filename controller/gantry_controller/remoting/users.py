@@ -109,7 +109,10 @@ class UserRequests:
     def _access(self, exchange: Exchange) -> None:
         """GetAccess (31017)."""
         header = from_ext(GetAccessRequestHeader, exchange.request.ext)
-        cluster, is_trusted = header.cluster_name, exchange.connection.believed
+        cluster = header.cluster_name
+        is_trusted = exchange.connection.believed and not header.no_secrets
+        if not is_trusted:  # the leader would believe this node, which may pass it on
+            exchange.request.ext = {**(exchange.request.ext or {}), "noSecrets": "true"}
 
         def told() -> ClusterAccess:
             switch = access_of(self._machine.state, cluster)

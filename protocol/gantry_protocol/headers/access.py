@@ -55,11 +55,13 @@ class GetAccessRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
         cluster_name: whose users.
         known_index: of the last answer; -1 at first.
         wait_ms: how long an answer without news may wait, at most ``WAIT_MAX_MS``.
+        no_secrets: a controller has passed it on, to which its sender has not shown the key.
     """
 
     cluster_name: str
     known_index: Int64 = -1
     wait_ms: Int32 = 0
+    no_secrets: bool = False
 
 
 class SetAccessRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -15,6 +15,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import GantryError
 from gantry_protocol.quorum_key import KeyFile, write_key
+from msgspec.structs import replace
 from support.controller_dispatcher import CLUSTER, FakeConnection, Harness
 
 SECRET = "hush-hush-hush"
@@ -135,6 +136,25 @@ async def test_secrets_are_told_to_none_who_has_not_shown_the_key(tmp_path: Path
         assert said.is_news
         assert said.users == {}
         assert list(access(ask(harness)).users) == ["root"]
+    finally:
+        await harness.close()
+
+
+async def test_a_leader_tells_no_secrets_to_whom_a_follower_does_not_believe(
+    tmp_path: Path,
+) -> None:
+    """The leader believes the follower, and sees of its client no more than the request."""
+    harness = Harness(keyed(tmp_path), is_open=True)
+    try:
+        harness.apply(user("root"))
+        harness.quorum.follow(2)
+        for believed, names in ((False, []), (True, ["root"])):
+            harness.quorum.redirects = 1  # it lags
+            assert ask(harness, believed=believed) == []
+            _, passed_on = harness.forwarder.passed_on.pop()
+            leader = FakeConnection(2)
+            harness.dispatcher.handle(leader, replace(passed_on))  # type: ignore[arg-type]
+            assert list(access(leader.replies).users) == names
     finally:
         await harness.close()
 
