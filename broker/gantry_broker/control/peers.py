@@ -4,7 +4,8 @@ A broker heartbeats to every controller, so it keeps a connection to each; wheth
 is open is also evidence of its life. Changes go to the leader where it is known (GetMetadataInfo,
 1005, asked of each controller as it connects and after each change), or to any other: followers
 pass them on. Reads go to the nearest follower. One that answers 2007 or not at all is put aside for
-``ASIDE_S``, and the same read goes to another follower or to the leader at once.
+``ASIDE_S``, and the same read goes to another follower or to the leader at once. So does one that
+a controller of an older version does not know: while they are rolled out, others may.
 
 Both sides show the quorum's key before anything else is said; a process that has one says nothing
 to a controller that does not.
@@ -173,6 +174,10 @@ class ControllerPeers:
             wait_s = held_s + (left_s / 2 if others else left_s)
 
             def came(outcome: Outcome, peer: _Peer = peer, others: list[_Peer] = others) -> None:
+                is_older = _code(outcome) == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                if is_older and others:
+                    self._read(command, done, others, until_s, held_s)
+                    return
                 if not _cannot_answer(outcome):
                     self._count_read(peer)
                     done(outcome)
@@ -313,6 +318,10 @@ def _cannot_answer(outcome: Outcome) -> bool:
     if isinstance(outcome, RemotingCommand):
         return outcome.code == ResponseCode.CONTROLLER_NOT_LEADER
     return isinstance(outcome, RemotingError)
+
+
+def _code(outcome: Outcome) -> int | None:
+    return outcome.code if isinstance(outcome, RemotingCommand) else None
 
 
 def _set(event: asyncio.Event, _client: RemotingClient) -> None:

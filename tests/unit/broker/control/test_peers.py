@@ -147,6 +147,22 @@ async def test_a_follower_that_cannot_read_is_left_within_one_request() -> None:
         assert (outcome.code, outcome.remark) == (0, "0"), "the leader is there when nobody else is"
 
 
+async def test_who_does_not_know_a_read_yet_does_not_speak_for_the_others() -> None:
+    """A broker would take users for what this quorum has none of, and serve everybody."""
+    unknown = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    async with led_quorum() as (quorum, peers):
+        quorum.codes[1] = quorum.codes[2] = unknown
+        outcome = await outcome_of(peers, READ)
+        assert isinstance(outcome, RemotingCommand)
+        assert (outcome.code, outcome.remark) == (0, "0")
+        quorum.codes[0] = unknown
+        quorum.asked.clear()
+        outcome = await outcome_of(peers, READ)
+        assert isinstance(outcome, RemotingCommand)
+        assert outcome.code == unknown
+        assert sorted(quorum.asked) == [0, 1, 2], "each is asked once"
+
+
 async def test_a_silent_follower_leaves_time_for_the_next_to_answer() -> None:
     async with led_quorum() as (quorum, peers):
         quorum.codes[1] = quorum.codes[2] = None
