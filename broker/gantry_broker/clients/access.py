@@ -15,7 +15,8 @@ Rules protected:
   a super user for later.
 
 Each denial is counted and logged, at most once in ``LOG_GAP_S`` for a user with the number of those
-between; with ``logs_all`` every decision is logged, one line each.
+between. Who has not signed as a user may write any name, so all of these are one. With ``logs_all``
+every decision is logged, one line each.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.hosts import split_address
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
-from gantry_protocol.remoting.admission import Denied, Users, signed
+from gantry_protocol.remoting.admission import NOBODYS, Denied, Users, signed
 from gantry_protocol.remoting.asking import Asker, Outcome
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.demands import OPEN, topic
@@ -164,13 +165,14 @@ class ClusterUsers:
         silent = 0
         if not self._logs_all:
             now_s = time.monotonic()
-            until_s, count = self._quiet.get(user, (0.0, 0))
+            who = f"({denied.reason})" if denied.reason in NOBODYS else user  # no user's name
+            until_s, count = self._quiet.get(who, (0.0, 0))
             if now_s < until_s:
-                self._quiet[user] = (until_s, count + 1)
+                self._quiet[who] = (until_s, count + 1)
                 return
-            if user not in self._quiet and len(self._quiet) >= LOGGED_USERS_MAX:
+            if who not in self._quiet and len(self._quiet) >= LOGGED_USERS_MAX:
                 self._quiet.clear()
-            self._quiet[user] = (now_s + LOG_GAP_S, 0)
+            self._quiet[who] = (now_s + LOG_GAP_S, 0)
             silent = count
         _log.warning(
             "request denied",

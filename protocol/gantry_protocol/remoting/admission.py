@@ -27,6 +27,7 @@ from gantry_protocol.remoting.signatures import (
 
 SHOWN_CHARS = 64  # of a user's name, which may be anything that a stranger writes
 _NOBODY = "-"
+NOBODYS = frozenset({"unsigned", "signature"})  # reasons of denials: no user has signed
 
 
 class Admitted(NamedTuple):

@@ -229,8 +229,13 @@ async def test_a_denial_is_logged_once_a_second_with_those_between(
     facts = caplog.records[-1].facts  # type: ignore[attr-defined]
     assert (facts["user"], facts["why"], facts["unsaid"]) == ("ada", "rules", 4)
     assert users.denied == {"rules": 6, "unsigned": 5}
+    now_s, logged = now_s + 1.5, len(caplog.records)
     for number in range(3 * access.LOGGED_USERS_MAX):
         visit(users, send(user=f"stranger-{number}"))
+    assert len(caplog.records) == logged + 1, "strangers fill no disk by inventing names"
+    controllers.say(told(index=2, **{f"u{number}": User(SECRET) for number in range(600)}))
+    for number in range(600):
+        visit(users, send(user=f"u{number}"))
     assert len(users._quiet) <= access.LOGGED_USERS_MAX
     users.stop()
 
