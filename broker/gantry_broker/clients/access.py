@@ -54,12 +54,18 @@ UNSUPPORTED_S = 5.0  # controllers of an older version
 LOG_GAP_S = 1.0
 LOGGED_USERS_MAX = 256
 
-MAY_READ = "may read"  # in a connection's attrs: whether its user may read a topic; for one request
+MAY = "may"  # in a connection's attrs: what its user may do on a topic; for one request
 HEARD_AS = "heard as"  # in a connection's attrs: user and address of its last heartbeat
 _HEART_BEAT = RequestCode.HEART_BEAT
-_SEND_BACK = RequestCode.CONSUMER_SEND_MSG_BACK
+_LATER = {  # requests that name a message by its place: judged again once its topic is known
+    RequestCode.CONSUMER_SEND_MSG_BACK: Action.SUB,
+    RequestCode.END_TRANSACTION: Action.PUB,
+}
 USER_CODES = frozenset(range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1))
 _NO_USERS = Users("", {})
+
+MayTouch = Callable[[str], bool]
+"""Whether a user may do something on the topic of that name."""
 
 _log = log.get("access")
 
@@ -272,7 +278,7 @@ class Gate:
         """The same, whether access is on or off."""
         access, code = self._access, command.code
         if code in OPEN or conn.believed or self._is_ours(command):
-            conn.attrs.pop(MAY_READ, None)
+            conn.attrs.pop(MAY, None)
             if code == _HEART_BEAT:
                 conn.attrs[HEARD_AS] = (ACCESS_KEY, "")
             return None
@@ -287,10 +293,10 @@ class Gate:
         access.note(command, source, None, verdict.user)
         if code == _HEART_BEAT:
             conn.attrs[HEARD_AS] = (verdict.user, source)
-        if code == _SEND_BACK:
-            conn.attrs.pop(MAY_READ, None)
+        if code in _LATER:
+            conn.attrs.pop(MAY, None)
             if verdict.judge is not None:
-                conn.attrs[MAY_READ] = partial(_may_read, verdict.judge, source)
+                conn.attrs[MAY] = partial(_may, verdict.judge, _LATER[RequestCode(code)], source)
         return None
 
     def _is_ours(self, command: RemotingCommand) -> bool:
@@ -305,8 +311,18 @@ class Gate:
             return False
 
 
-def _may_read(judge: Judge, source: str, name: str) -> bool:
-    return judge.refused((topic(name, Action.SUB),), source) is None
+def taken_judgement(conn: Connection) -> MayTouch:
+    """Whether the user of the request that is served now may do on a topic what it asks for."""
+    judgement: MayTouch = conn.attrs.pop(MAY, _anybody)
+    return judgement
+
+
+def _anybody(name: str) -> bool:
+    return True
+
+
+def _may(judge: Judge, action: Action, source: str, name: str) -> bool:
+    return judge.refused((topic(name, action),), source) is None
 
 
 def _source(conn: Connection) -> str:

@@ -10,7 +10,6 @@ The answer is 0 once the copy is confirmed; anything else makes the consumer sen
 """
 
 import itertools
-from collections.abc import Callable
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -22,19 +21,13 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.access import MAY_READ
+from gantry_broker.clients.access import MayTouch, taken_judgement
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import park
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX, Fate, fate, returned
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import GetResult, Refusal, SendOutcome
-
-MayRead = Callable[[str], bool]
-
-
-def _anybody(topic: str) -> bool:
-    return True
 
 
 class SendBack:
@@ -48,7 +41,7 @@ class SendBack:
 
     def send_back(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 36."""
-        may_read: MayRead = conn.attrs.pop(MAY_READ, _anybody)
+        may_read = taken_judgement(conn)
         header = from_ext(ConsumerSendMsgBackRequestHeader, request.ext)
         refusal = self._view.accepting_writes() or topic_rules.check_name(
             RETRY_PREFIX + header.group
@@ -70,7 +63,7 @@ class SendBack:
         request: RemotingCommand,
         header: ConsumerSendMsgBackRequestHeader,
         result: GetResult | Refusal,
-        may_read: "MayRead",
+        may_read: MayTouch,
     ) -> None:
         """Go on with what stands at the offset that was named."""
         record = None if isinstance(result, Refusal) else _message(result)

@@ -32,6 +32,7 @@ from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLB
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.access import MayTouch, taken_judgement
 from gantry_broker.clients.core.clocks import Clocks
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import park
@@ -134,7 +135,7 @@ class Transactions:
         self.failure = ""
         self._policy = policy
         self._now_ms = now_ms
-        self._held: deque[tuple[Connection, RemotingCommand]] = deque()
+        self._held: deque[tuple[Connection, RemotingCommand, MayTouch]] = deque()
         self._last_ended: tuple[int, Ended] | None = None  # where the newest op record stands
         self._was_read = False
         self._is_closed = False
@@ -174,6 +175,11 @@ class Transactions:
 
     def end(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 37."""
+        return self._serve(conn, request, taken_judgement(conn))
+
+    def _serve(
+        self, conn: Connection, request: RemotingCommand, may_end: MayTouch
+    ) -> RemotingCommand | None:
         claim = from_ext(EndTransactionRequestHeader, request.ext)
         if claim.commit_or_rollback == _NOTHING_SAID:
             return reply(request)
@@ -187,7 +193,7 @@ class Transactions:
         if self.failure:
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure)
         if not self.ready:
-            return self._hold(conn, request)
+            return self._hold(conn, request, may_end)
 
         def ended(answer: RemotingCommand | None) -> None:
             if answer is not None:
@@ -196,14 +202,18 @@ class Transactions:
         def failed(error: GantryError) -> None:
             conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, str(error)))
 
-        Run(self.view.store, self._end(conn, request, claim, outcome), ended, failed).start()
+        Run(
+            self.view.store, self._end(conn, request, claim, outcome, may_end), ended, failed
+        ).start()
         return None
 
-    def _hold(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+    def _hold(
+        self, conn: Connection, request: RemotingCommand, may_end: MayTouch
+    ) -> RemotingCommand | None:
         if len(self._held) >= HELD_MAX:
             remark = "what earlier masters wrote of transactions is being read"
             return self._refuse(request, ResponseCode.SYSTEM_BUSY, remark)
-        self._held.append((conn, request))
+        self._held.append((conn, request, may_end))
         return None
 
     def _end(
@@ -212,16 +222,19 @@ class Transactions:
         request: RemotingCommand,
         claim: EndTransactionRequestHeader,
         outcome: TransactionOutcome,
+        may_end: MayTouch,
     ) -> Steps[RemotingCommand | None]:
         offset = claim.tran_state_table_offset
         if offset >= self.ledger.half_next and self._run is not None:
-            return self._hold(conn, request)  # its half message is being read
+            return self._hold(conn, request, may_end)  # its half message is being read
         known = 0 <= offset < self.ledger.half_next
         half = (yield from read_record(HALF_TOPIC, 0, offset)) if known else None
         if self._is_closed:
             return self._refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
         if not self.ready:  # the log did not read meanwhile, so what has ended is not known
-            return self._hold(conn, request)
+            return self._hold(conn, request, may_end)
+        if half is not None and not may_end(target(half, TransactionOutcome.COMMIT)[0]):
+            half = None  # the client could name any
         if half is None:
             remark = "Find prepared transaction message failed"
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
@@ -315,8 +328,8 @@ class Transactions:
             self._begin(self._follow())
             return
         held, self._held = self._held, deque()
-        for conn, request in held:
-            answer = self.end(conn, request)
+        for conn, request, may_end in held:
+            answer = self._serve(conn, request, may_end)
             if answer is not None:
                 conn.reply(request, answer)
 
@@ -330,7 +343,7 @@ class Transactions:
         self._retry = asyncio.get_running_loop().call_later(self._retry_s, self._read_again)
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
         held, self._held = self._held, deque()
-        for conn, request in held:
+        for conn, request, _ in held:
             conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure))
 
     def _read_again(self) -> None:

@@ -88,6 +88,14 @@ MUTANTS = (
         GATE,
     ),
     _mutant(
+        "transactions-of-other-topics-end",
+        "who may send to one topic rolls back what is sent to another",
+        "gantry_broker.clients.transactions:Transactions._end",
+        "if half is not None and not may_end(",
+        "if False and not may_end(",
+        "unit/broker/clients/test_transactions.py",
+    ),
+    _mutant(
         "secrets-for-strangers",
         "whoever reaches the controllers of an open quorum is told the users' secrets",
         "gantry_controller.remoting.users:UserRequests._access",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor, access
-from gantry_broker.clients.access import MAY_READ, USER_CODES, ClusterUsers, Gate, stand_before
+from gantry_broker.clients.access import MAY, USER_CODES, ClusterUsers, Gate, stand_before
 from gantry_broker.clients.users import UserRequests
 from gantry_broker.host.hosting import _ABOUT_MEMBER
 from gantry_protocol.access.rules import User, make_rule
@@ -178,11 +178,16 @@ async def test_what_a_member_reads_is_asked_of_the_user_that_sends_it_back(
     visitor = Visitor()
     gate = Gate(users)
     assert gate.objection(visitor, signed(back, "ada", SECRET.encode())) is None  # type: ignore[arg-type]
-    may_read = visitor.attrs[MAY_READ]
+    may_read = visitor.attrs[MAY]
     assert may_read("%RETRY%g")
     assert not may_read("t")  # it may send there, and not read
     assert gate.objection(visitor, signed(back, "root", SECRET.encode())) is None  # type: ignore[arg-type]
-    assert MAY_READ not in visitor.attrs
+    assert MAY not in visitor.attrs
+    end = request(RequestCode.END_TRANSACTION, {"topic": "t"})
+    assert gate.objection(visitor, signed(end, "ada", SECRET.encode())) is None  # type: ignore[arg-type]
+    may_end = visitor.attrs[MAY]
+    assert may_end("t")
+    assert not may_end("other")
     users.stop()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gantry_broker.clients.access import MAY
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal, SendOutcome
@@ -242,6 +243,28 @@ async def test_an_end_of_another_message_is_refused(serve, group, changes, words
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert words in answer.remark
     assert read_queue(group.messages, OPS) == []
+
+
+async def test_who_may_not_send_to_its_topic_ends_no_transaction(serve, group) -> None:
+    """The request may name any topic; that of the half message counts, also after a wait."""
+    named: list[str] = []
+    client = Client(serve())
+    await _read_log()
+    sent = client.call(310, half(), b"x")
+    await _read_log()
+    client.conn.attrs[MAY] = named.append
+    answer = client.call(37, claim(sent, ROLLBACK, topic="another"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "Find prepared" in answer.remark
+    client.conn.attrs[MAY] = named.append
+    asked, answer_now = _being_read(client, group, claim(sent, COMMIT))
+    client.processor.transactions._fail(GantryError("it does not read"))
+    answer_now()
+    await asyncio.sleep(1)
+    assert client.conn.answer_to(asked).code == ResponseCode.SYSTEM_ERROR
+    assert named == [half()["b"]] * 2
+    assert read_queue(group.messages, OPS) == []
+    assert client.call(37, claim(sent, COMMIT)).code == 0, "each was judged for itself"
 
 
 async def test_unknown_changes_nothing(serve, group) -> None:
