@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gantry_protocol.access.rules import ANY, Action, Decision, Policy, ResourceKind, Rule, User
+from gantry_protocol.names import LONG_TOPIC_CHARS_MAX
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -35,7 +36,7 @@ class Demand(NamedTuple):
 
     def __str__(self) -> str:
         """As people write it."""
-        name = ANY if self.name is None else self.name
+        name = ANY if self.name is None else self.name[:LONG_TOPIC_CHARS_MAX]  # anybody's words
         return f"{' or '.join(self.actions)} on {self.kind}:{name}"
 
 

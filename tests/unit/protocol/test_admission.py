@@ -91,6 +91,9 @@ def test_the_sentence_names_user_resource_and_action_and_no_secret() -> None:
     assert isinstance(found, Denied)
     assert found.sentence == "User:ada has no permission for Pub on Topic:orders from 10.0.0.1"
     assert SECRET not in repr(found)
+    found = users().admit(send("x" * 100_000), IP)
+    assert isinstance(found, Denied)
+    assert len(found.sentence) < 400
 
 
 HEARTBEAT = {
