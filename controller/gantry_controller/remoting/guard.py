@@ -2,9 +2,9 @@
 
 A request whose row says ``needs_key`` is served for a connection on which the quorum's key was
 shown (31005), for one that carries a signature made with it (unmodified Java tools and brokers),
-and for everybody where ``allow_unauthenticated`` is set. The dispatcher asks here before it does
-anything else with a request, at the first node it comes to; the others believe that node, which
-shows its key when it passes requests on.
+and for everybody where ``allow_unauthenticated`` is set; but not where it is about users, and there
+is a key. The dispatcher asks here before it does anything else with a request, at the first node it
+comes to; the others believe that node, which shows its key when it passes requests on.
 """
 
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -21,6 +21,12 @@ from gantry_protocol.remoting.signatures import (
 )
 
 LOG_EVERY = 100
+OF_USERS = frozenset(
+    {
+        RequestCode.GANTRY_SET_ACCESS,
+        *range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1),
+    }
+)
 REFUSAL = (
     "The request changes the quorum's state, and no quorum key was shown: set quorum_key_file "
     "where it comes from, or sign it (access key gantry, the quorum's key as secret key)."
@@ -58,7 +64,8 @@ class Guard:
 
     def objection(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to ``command``, which needs the key, if the sender may not give it."""
-        if self.is_open or connection.believed or self._is_signed(command):
+        is_open = self.is_open and not (self.has_key and command.code in OF_USERS)
+        if is_open or connection.believed or self._is_signed(command):
             return None
         self.refused += 1
         if self.refused % LOG_EVERY == 1:

@@ -76,7 +76,8 @@ class KeyedCluster(BrokerCluster):
         client = await RemotingClient().connect(self.controller.address)
         try:
             ext = {"clusterName": CLUSTER, "enabled": "true" if on else "false"}
-            assert (await client.call(request(CODE.GANTRY_SET_ACCESS, ext))).code == OK
+            turn = signed(request(CODE.GANTRY_SET_ACCESS, ext), ACCESS_KEY, read_keys(self.key)[0])
+            assert (await client.call(turn)).code == OK
         finally:
             client.close()
         await self.all_know()

@@ -104,6 +104,15 @@ MUTANTS = (
         TOLD,
     ),
     _mutant(
+        "super-users-of-an-open-quorum",
+        "while a key is rolled out, whoever reaches the controllers makes a super user, or turns"
+        " access off",
+        "gantry_controller.remoting.guard:Guard.objection",
+        "self.is_open and not (self.has_key and command.code in OF_USERS)",
+        "self.is_open",
+        TOLD,
+    ),
+    _mutant(
         "secrets-by-way-of-a-follower",
         "who has shown no key asks a follower, and the leader believes the follower",
         "gantry_controller.remoting.users:UserRequests._access",

@@ -192,12 +192,14 @@ async def test_a_broker_with_the_key_is_told_all_once_and_then_the_news(tmp_path
         await harness.close()
 
 
-async def test_nobody_without_the_key_asks_for_users(tmp_path: Path) -> None:
-    harness = Harness(keyed(tmp_path))
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_nobody_without_the_key_asks_for_users(tmp_path: Path, is_open: bool) -> None:
+    """A quorum that lets everybody in has a key, too, while it is rolled out."""
+    harness = Harness(keyed(tmp_path), is_open=is_open)
     stub = FakeConnection(1, believed=False)
-    codes = [*range(CODE.AUTH_CREATE_USER, CODE.AUTH_LIST_ACL + 1)]
+    codes = [*range(CODE.AUTH_CREATE_USER, CODE.AUTH_LIST_ACL + 1), CODE.GANTRY_SET_ACCESS]
     try:
-        for code in (*codes, CODE.GANTRY_GET_ACCESS, CODE.GANTRY_SET_ACCESS):
+        for code in codes if is_open else (*codes, CODE.GANTRY_GET_ACCESS):
             ext = {"clusterName": CLUSTER, "username": "x", "subject": "User:x", "enabled": "false"}
             answer = harness.dispatcher.handle(stub, request(code, ext))  # type: ignore[arg-type]
             assert answer is not None
