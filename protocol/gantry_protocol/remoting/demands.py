@@ -40,12 +40,14 @@ Raises:
 PUB, SUB = Action.PUB, Action.SUB
 CREATE, UPDATE, DELETE, GET = Action.CREATE, Action.UPDATE, Action.DELETE, Action.GET
 READ = (SUB, GET)
+_OF_CLIENTS = frozenset((PUB, SUB))  # a member sends to its retry topic, and pulls from it
 
 
 def topic(name: str | None, *actions: Action) -> Demand:
     """The demand on a topic, or on the group whose retry topic it is."""
     if name is not None and name.startswith(RETRY_PREFIX):
-        return Demand(ResourceKind.GROUP, name.removeprefix(RETRY_PREFIX), (SUB,))
+        needed = actions if _OF_CLIENTS.isdisjoint(actions) else (SUB,)
+        return Demand(ResourceKind.GROUP, name.removeprefix(RETRY_PREFIX), needed)
     return Demand(ResourceKind.TOPIC, name, actions)
 
 

@@ -129,6 +129,14 @@ MUTANTS = (
         SIGNED,
     ),
     _mutant(
+        "consumers-delete-retry-topics",
+        "a consumer deletes its group's retry topic, and all that waits there",
+        "gantry_protocol.remoting.demands:topic",
+        "actions if _OF_CLIENTS.isdisjoint(actions) else (SUB,)",
+        "(SUB,)",
+        SIGNED,
+    ),
+    _mutant(
         "who-names-nothing-may-all",
         "a request whose header names no resource needs no rule",
         "gantry_protocol.remoting.demands:_named",

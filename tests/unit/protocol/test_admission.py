@@ -143,6 +143,9 @@ BOTH = [ON_TOPIC, ON_GROUP]
         (ask(CODE.UPDATE_AND_CREATE_TOPIC, topic="t"), [("Topic:t", ["Create"])]),
         (ask(CODE.DELETE_TOPIC_IN_BROKER, topic="t"), [("Topic:t", ["Delete"])]),
         (ask(CODE.DELETE_TOPIC_IN_BROKER), [("Topic:*", ["Delete"])]),
+        (ask(CODE.DELETE_TOPIC_IN_BROKER, topic="%RETRY%g"), [("Group:g", ["Delete"])]),
+        (ask(CODE.UPDATE_AND_CREATE_TOPIC, topic="%RETRY%g"), [("Group:g", ["Create"])]),
+        (ask(CODE.GET_MAX_OFFSET, topic="%RETRY%g"), [ON_GROUP]),
         (
             ask(CODE.UPDATE_AND_CREATE_STATIC_TOPIC, {"topic": "t"}, topic="of-the-header"),
             [("Topic:t", ["Create"])],
