@@ -175,7 +175,7 @@ class ControllerPeers:
 
             def came(outcome: Outcome, peer: _Peer = peer, others: list[_Peer] = others) -> None:
                 is_older = _code(outcome) == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-                if is_older and others:
+                if is_older and others and loop.time() < until_s:
                     self._read(command, done, others, until_s, held_s)
                     return
                 if not _cannot_answer(outcome):
