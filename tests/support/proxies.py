@@ -1,15 +1,19 @@
-"""A proxy of Gantry's as a process, for clients that speak gRPC."""
+"""Proxies of Gantry's for clients that speak gRPC: as a process, and in the test's own."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from urllib.request import urlopen
 
+from gantry_proxy.server import ProxyServer
+from gantry_proxy.settings import ProxySettings
+from support.broker_cluster import eventually
 from support.cli_cluster import ROOT, CliCluster
 from support.patience import PATIENCE_S
 
@@ -33,6 +37,21 @@ def proxy(
     finally:
         process.kill()
         process.wait()
+
+
+@asynccontextmanager
+async def served_proxy(cluster: CliCluster, **settings: object) -> AsyncIterator[ProxyServer]:
+    """One in this process, at free ports, once it listens."""
+    named = {"nameserver": cluster.name_servers.split(";"), "grpc_port": 0, "http_port": 0}
+    server = ProxyServer(ProxySettings(**named, **settings))  # type: ignore[arg-type]
+    stop = asyncio.Event()
+    task = asyncio.create_task(server.run(stop))
+    try:
+        await eventually(lambda: server.grpc_port > 0 or task.done(), "it listens")
+        yield server
+    finally:
+        stop.set()
+        await task
 
 
 def _is_ready(http_port: int) -> bool:

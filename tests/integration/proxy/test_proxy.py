@@ -6,17 +6,15 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 
 import grpc
 import pytest
 from gantry_proxy import consuming, messages, renewing
 from gantry_proxy.core.outgoing import BODY_BYTES_MAX
 from gantry_proxy.server import ProxyServer
-from gantry_proxy.settings import ProxySettings
-from support.broker_cluster import eventually
 from support.cli_cluster import GROUP, CliCluster, cluster_with_group
 from support.grpc_client import GrpcClient, code, settings
+from support.proxies import served_proxy
 
 PLACE = GROUP  # the broker's name is the group's
 QUEUES = 4
@@ -38,25 +36,9 @@ def topic(cluster: CliCluster) -> str:
     return name
 
 
-@asynccontextmanager
-async def running(cluster: CliCluster, **named: object) -> AsyncIterator[ProxyServer]:
-    servers = cluster.name_servers.split(";")
-    server = ProxyServer(
-        ProxySettings(nameserver=servers, grpc_port=0, http_port=0, **named)  # type: ignore[arg-type]
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task(server.run(stop))
-    try:
-        await eventually(lambda: server.grpc_port > 0 or task.done(), "it listens")
-        yield server
-    finally:
-        stop.set()
-        await task
-
-
 @pytest.fixture
 async def first(cluster: CliCluster) -> AsyncIterator[ProxyServer]:
-    async with running(cluster) as server:
+    async with served_proxy(cluster) as server:
         yield server
 
 
@@ -69,7 +51,7 @@ async def client(first: ProxyServer) -> AsyncIterator[GrpcClient]:
 @pytest.fixture
 async def other(cluster: CliCluster) -> AsyncIterator[GrpcClient]:
     """The same client at another proxy."""
-    async with running(cluster) as server, GrpcClient(f"127.0.0.1:{server.grpc_port}") as made:
+    async with served_proxy(cluster) as server, GrpcClient(f"127.0.0.1:{server.grpc_port}") as made:
         yield made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import grpc
@@ -14,10 +14,9 @@ import pytest
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.tls import contexts
 from gantry_proxy.server import ProxyServer
-from gantry_proxy.settings import ProxySettings
-from support.broker_cluster import eventually
 from support.certificates import Authority, Pair
 from support.grpc_client import GrpcClient, code
+from support.proxies import served_proxy
 from support.tls_cluster import NAME, TlsCluster, tls_cluster
 
 TOPIC = "spoken"
@@ -35,28 +34,17 @@ def pair(cluster: TlsCluster, tmp_path: Path) -> Pair:
     return cluster.authority.issue(NAME, into=Pair(tmp_path / "tls.crt", tmp_path / "tls.key"))
 
 
-@asynccontextmanager
-async def running(cluster: TlsCluster, pair: Pair, **more: object):
-    server = ProxyServer(
-        ProxySettings(
-            nameserver=cluster.name_servers.split(";"),
-            grpc_port=0,
-            http_port=0,
-            tls_cert_file=pair.cert,
-            tls_key_file=pair.key,
-            tls_ca_file=cluster.authority.file,
-            tls_server_name=NAME,
-            **more,  # type: ignore[arg-type]
-        )
+def running(
+    cluster: TlsCluster, pair: Pair, **more: object
+) -> AbstractAsyncContextManager[ProxyServer]:
+    return served_proxy(
+        cluster,
+        tls_cert_file=pair.cert,
+        tls_key_file=pair.key,
+        tls_ca_file=cluster.authority.file,
+        tls_server_name=NAME,
+        **more,
     )
-    stop = asyncio.Event()
-    task = asyncio.create_task(server.run(stop))
-    try:
-        await eventually(lambda: server.grpc_port > 0 or task.done(), "it listens")
-        yield server
-    finally:
-        stop.set()
-        await task
 
 
 def client(server: ProxyServer, authority: Authority, own: Pair | None = None) -> GrpcClient:
