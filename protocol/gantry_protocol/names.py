@@ -33,6 +33,7 @@ ADDRESS_CHARS_MAX = 512
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
+REPLY_SUFFIX = "_REPLY_TOPIC"  # after a cluster; here also after a broker group
 
 _ALPHABET = "^[%|a-zA-Z0-9_-]+$"
 _is_plain = re.compile("[%|a-zA-Z0-9_-]+").fullmatch
@@ -117,6 +118,7 @@ NO_NAMES = frozenset(
     {
         "after",  # a place in a list
         "attributes",
+        "born_host",
         "boundary_type",
         "broker_ids_to_clean",
         "consume_from_where",
@@ -144,6 +146,7 @@ NO_NAMES = frozenset(
         "resource_filter",
         "stats_key",
         "stats_name",
+        "store_host",
         "sub_string",
         "subject",
         "subject_filter",

@@ -10,6 +10,7 @@ from gantry_broker.clients.drain import GroupDrain
 from gantry_broker.clients.offset_age import OffsetAge
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.pulled import PulledOffsets
+from gantry_broker.clients.replies import Replies
 from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.traffic import Traffic
@@ -21,6 +22,7 @@ class Administered(Protocol):
 
     resets: OffsetResets
     passing: Passing
+    replies: Replies
     resent: ResentSends
     age: OffsetAge
     traffic: Traffic
@@ -110,6 +112,7 @@ class AdminCollector(Collector):
         failed.add_metric(["too_many"], 0 if served is None else served.passing.refused)
         failed.add_metric(["no_answer"], 0 if served is None else served.passing.expired)
         yield failed
+        yield from _replies(None if served is None else served.replies)
         resent = CounterMetricFamily(
             "gantry_broker_resent_sends",
             "Sends that an earlier master may have stored, by whether it had, in this mastership.",
@@ -119,6 +122,24 @@ class AdminCollector(Collector):
         resent.add_metric(["appended"], 0 if served is None else served.resent.appended)
         yield resent
         yield from _drain(None if served is None else served.drain)
+
+
+def _replies(replies: Replies | None) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "gantry_broker_replies_waiting",
+        "Replies that the client which waits for them has yet to take.",
+        value=0 if replies is None else len(replies),
+    )
+    ended = CounterMetricFamily(
+        "gantry_broker_replies",
+        "Replies to requests of clients, by what became of them, in this mastership.",
+        labels=["outcome"],
+    )
+    ended.add_metric(["taken"], 0 if replies is None else replies.pushed)
+    ended.add_metric(["not_here"], 0 if replies is None else replies.homeless)
+    ended.add_metric(["too_many"], 0 if replies is None else replies.refused)
+    ended.add_metric(["no_answer"], 0 if replies is None else replies.expired)
+    yield ended
 
 
 def _drain(drain: GroupDrain | None) -> Iterable[Metric]:

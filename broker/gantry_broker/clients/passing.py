@@ -1,17 +1,13 @@
 """Questions to consumers that a broker passes on: running info, direct consumption, positions.
 
-The administrator asks the broker, which asks the member on the connection it keeps, and hands the
-answer back as it comes. 223 asks all members, by 221, and gathers what they say. Upstream:
-``AdminBrokerProcessor.callConsumer``, ``Broker2Client.getConsumeStatus``.
-
-Everything is bounded: how many are under way, and how long. A member that is not connected here, or
-leaves meanwhile, is said to be offline at once.
+The administrator asks the broker, which asks the member, and hands the answer back as it comes. 223
+asks all members, by 221, and gathers what they say. A member that is not connected here is said to
+be offline at once. Upstream: ``AdminBrokerProcessor.callConsumer``,
+``Broker2Client.getConsumeStatus``.
 """
 
 import contextlib
-import itertools
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import msgspec
 from gantry_protocol.bodies import decode_queue_table, encode_body, encode_queue_map
@@ -27,9 +23,9 @@ from gantry_protocol.headers.brokeradmin import (
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.records.ids import decode_offset_msg_id
 from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.questions import Question, Questions
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import GetResult, Refusal
@@ -39,32 +35,13 @@ MAX_UNDER_WAY = 256
 _TOO_MANY = Refusal(ResponseCode.SYSTEM_BUSY, "too many questions to consumers are under way")
 
 
-class _Passed(NamedTuple):
-    """A question under way; ``done`` takes code, remark, fields and body of its answer."""
+class Passing(Questions):
+    """Questions of administrators to members."""
 
-    asker: Connection
-    member: Connection
-    done: Callable[[int, str | None, dict[str, str] | None, bytes], None]
-
-
-class Passing:
-    """Questions under way to members, by the number that their answers will bear.
-
-    Attributes:
-        refused: because too many were under way.
-        expired: because no answer came in time.
-    """
-
-    def __init__(self, view: GroupView, sessions: Sessions) -> None:
-        self.refused = self.expired = 0
+    def __init__(self, view: GroupView, sessions: Sessions, numbers: Iterator[int]) -> None:
+        super().__init__("consumer", MAX_UNDER_WAY, ANSWER_WITHIN_S, numbers)
         self._view = view
         self._sessions = sessions
-        self._passed: dict[int, _Passed] = {}
-        self._deadlines = Deadlines(self._expired)
-        self._numbers = itertools.count(1)
-
-    def __len__(self) -> int:
-        return len(self._passed)
 
     def running_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """GetConsumerRunningInfo (307)."""
@@ -113,7 +90,7 @@ class Passing:
         if not members:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
             return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        if self._is_full(len(members)):
+        if self.is_full(len(members)):
             return reply(request, *_TOO_MANY)
         left = set(members)
         table: dict[str, msgspec.Raw] = {}
@@ -139,32 +116,8 @@ class Passing:
                 RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
                 {"topic": header.topic, "group": header.group},
             )
-            self._ask(_Passed(conn, member, answered), question)
+            self.ask(Question(conn, member, answered), question)
         return None
-
-    def answered(self, conn: Connection, response: RemotingCommand) -> bool:
-        """A member said something; returns whether somebody waits for it."""
-        passed = self._passed.get(response.opaque)
-        if passed is None or passed.member is not conn:
-            return False
-        self._end(response.opaque)
-        passed.done(response.code, response.remark, response.ext, response.body)
-        return True
-
-    def connection_closed(self, conn: Connection) -> None:
-        """End the waiting for a member that is gone."""
-        for number, passed in list(self._passed.items()):
-            if passed.asker is conn:
-                self._end(number)
-            elif passed.member is conn:
-                self._end(number)
-                remark = "the consumer went offline before it answered"
-                passed.done(ResponseCode.CONSUMER_NOT_ONLINE, remark, None, b"")
-
-    def close(self) -> None:
-        """Wait for nobody any more."""
-        self._deadlines.clear()
-        self._passed.clear()
 
     def _pass(
         self, conn: Connection, request: RemotingCommand, group: str, client_id: str, body: bytes
@@ -173,7 +126,7 @@ class Passing:
         if member is None:
             remark = f"The Consumer <{group}> <{client_id}> not online"
             return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
-        if self._is_full(1):
+        if self.is_full():
             return reply(request, *_TOO_MANY)
 
         def answered(
@@ -182,29 +135,5 @@ class Passing:
             conn.reply(request, reply(request, code, remark, ext, body))
 
         ext = {**(request.ext or {}), "brokerName": self._view.broker_name}
-        self._ask(_Passed(conn, member, answered), make_request(request.code, ext, body))
+        self.ask(Question(conn, member, answered), make_request(request.code, ext, body))
         return None
-
-    def _is_full(self, more: int) -> bool:
-        """Whether ``more`` questions would be too many; counts the refusal."""
-        is_full = len(self._passed) + more > MAX_UNDER_WAY
-        self.refused += is_full
-        return is_full
-
-    def _ask(self, passed: _Passed, question: RemotingCommand) -> None:
-        number = next(self._numbers)
-        self._passed[number] = passed
-        self._deadlines.add(number, ANSWER_WITHIN_S)
-        question.opaque = number
-        passed.member.send(question)
-
-    def _expired(self, number: int) -> None:
-        passed = self._passed.pop(number, None)
-        if passed is not None:
-            self.expired += 1
-            remark = f"the consumer did not answer within {ANSWER_WITHIN_S:.0f} s"
-            passed.done(ResponseCode.CONSUME_MSG_TIMEOUT, remark, None, b"")
-
-    def _end(self, number: int) -> None:
-        del self._passed[number]
-        self._deadlines.remove(number)

@@ -47,6 +47,7 @@ from gantry_protocol.records.properties import (
     POP_CK,
     PRODUCER_GROUP,
     PROPERTY_SEPARATOR,
+    REPLY_TO_CLIENT,
     TIMER_DELAY_MS,
     TIMER_DELAY_S,
     TIMER_DELIVER_MS,
@@ -74,7 +75,7 @@ SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
 REGION = "DefaultRegion"  # upstream's default regionId
 HOST = "host"  # in a connection's attrs: the address of its client, which has sent something
-_ANSWER_EXT = {MSG_REGION: REGION, TRACE_ON: "true"}
+ANSWER_EXT = {MSG_REGION: REGION, TRACE_ON: "true"}
 _STORED = (
     ResponseCode.SUCCESS,
     ResponseCode.FLUSH_DISK_TIMEOUT,
@@ -85,6 +86,7 @@ _RECALL = "TIMER_DEL_UNIQKEY"  # upstream's brokers write it into records of the
 _TIMER_START = "TIMER_DEL"  # of this one, and of all that ask for a moment
 _TIMER_NAMES = frozenset((TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS, _RECALL))
 _DELAYED_BATCH = "a batch cannot be delayed."
+_FOR_THE_MASTER = (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG, REPLY_TO_CLIENT)
 # What each message of a batch is refused for, as far as a glance at all of them tells.
 _SPECIAL = tuple(name.encode() for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG))
 _NOT_STORED = tuple(  # each with the separator that follows it
@@ -94,7 +96,8 @@ MAX_BATCH_MESSAGES = 16_384  # 1 MiB, upstream's advice, holds 14,000 of the sma
 # What a message of a batch costs later: 2 µs to dispatch it here, 4 µs in each of two replicas.
 _LATER_S = 10e-6
 _FEW = 64  # messages of a batch; later work like that of as many sends is within what sends may do
-_LONG_NAMES = RequestCode.SEND_MESSAGE  # to look a member up costs a tenth of a microsecond
+# To look a member up costs a tenth of a microsecond.
+_LONG_NAMES = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
 CONFIRMED = ResponseCode.SUCCESS
 _MOVING = Refusal(
     ResponseCode.SYSTEM_BUSY, "another broker group takes messages for this queue, try again"
@@ -139,8 +142,8 @@ class PlainSender:
         self._unique_keys = UniqueKeys(view.store_host[0])
         self._turn = itertools.count()
         self._store_host = view.store_host
-        self._answers = SendAnswers(*view.store_host, _ANSWER_EXT)
-        self._added = encode_properties({**_ANSWER_EXT, CLUSTER: view.cluster})
+        self._answers = SendAnswers(*view.store_host, ANSWER_EXT)
+        self._added = encode_properties({**ANSWER_EXT, CLUSTER: view.cluster})
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve a send."""
@@ -204,6 +207,8 @@ class PlainSender:
                 records = self._batch(conn, request, header, queue_id, asked)
             else:
                 record = self._record(conn, header, topic, queue_id, request.body, properties)
+                if REPLY_TO_CLIENT in asked:
+                    record = self._as_request(conn, record, asked[REPLY_TO_CLIENT])
                 if is_half or asks_for_delay(asked):
                     record = self._as_stored(record, asked, unique_key if is_half else None)
                     handle = self.recall_handle(record)
@@ -225,6 +230,10 @@ class PlainSender:
     def _refuse_half(self) -> Refusal | None:
         """The reason why no half message is taken now."""
         return None
+
+    def _as_request(self, conn: Connection, record: MessageRecord, client_id: str) -> MessageRecord:
+        """The record of a message for whose reply the client of that id waits."""
+        return record
 
     def _as_stored(
         self, record: MessageRecord, asked: Mapping[str, str], half_of: str | None
@@ -277,7 +286,7 @@ class PlainSender:
         if not messages:
             raise RecordError("The batch holds no message.")
         for message in messages:
-            _check_body_and_properties(message.body, message.properties)
+            check_body_and_properties(message.body, message.properties)
             asked = decode_properties(message.properties)
             if wanted_level(asked) > 0 or not _TIMER_NAMES.isdisjoint(asked):
                 raise RecordError(_DELAYED_BATCH)
@@ -298,7 +307,7 @@ class PlainSender:
         properties: str,
     ) -> MessageRecord:
         properties = self._complete(properties, topic)
-        _check_body_and_properties(body, properties)
+        check_body_and_properties(body, properties)
         return MessageRecord(
             topic=topic.topic_name,
             queue_id=queue_id,
@@ -376,7 +385,7 @@ class PlainSender:
             "msgId": offset_msg_ids(*self._store_host, offsets_of(outcome.stored)),
             "queueId": str(queue_id),
             "queueOffset": str(outcome.stored[0].queue_offset),
-            **_ANSWER_EXT,
+            **ANSWER_EXT,
         }
         if unique_key is not None:
             ext["transactionId"] = unique_key
@@ -387,7 +396,7 @@ class PlainSender:
 
 def send_header(request: RemotingCommand) -> SendHeader:
     """The header of a send, whichever way its names are written."""
-    if request.code == _LONG_NAMES:
+    if request.code in _LONG_NAMES:
         return from_ext(SendMessageRequestHeader, request.ext)
     return from_ext(SendMessageRequestHeaderV2, request.ext)
 
@@ -399,7 +408,7 @@ def shown_queue(topic: TopicConfig, queue_id: int) -> int:
 
 def refuse_send(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:
     """The answer to a send that is not stored."""
-    return reply(request, refusal.code, refusal.remark, dict(_ANSWER_EXT))
+    return reply(request, refusal.code, refusal.remark, dict(ANSWER_EXT))
 
 
 def _illegal(remark: str) -> Refusal:
@@ -424,7 +433,7 @@ def is_plain(header: SendHeader) -> bool:
         not header.batch
         and topic_rules.check_target(header.topic) is None
         and not header.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
-        and not any(name in properties for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG))
+        and not any(name in properties for name in _FOR_THE_MASTER)
     )
 
 
@@ -482,7 +491,7 @@ def asks_for_delay(asked: Mapping[str, str]) -> bool:
     return DELAY_TIME_LEVEL in asked or not _TIMER_NAMES.isdisjoint(asked)
 
 
-def _check_body_and_properties(body: bytes, properties: str) -> None:
+def check_body_and_properties(body: bytes, properties: str) -> None:
     """Refuse what no record can hold.
 
     Raises:

@@ -50,7 +50,9 @@ from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
+from gantry_broker.clients.questions import question_numbers
 from gantry_broker.clients.recall import Recalls
+from gantry_broker.clients.replies import Replies
 from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
@@ -122,6 +124,7 @@ class ClientProcessor:
         delivery: brings parked messages to their queues.
         mapped: requests about mapped topics.
         pops: consumption by POP.
+        replies: answers to the producers that wait for them.
         transactions: those that are open, and what became of the others.
         resent: sends that an earlier master may have stored.
     """
@@ -191,6 +194,8 @@ class ClientProcessor:
         )
         locks = view.consumers.locks
         self.recalls = Recalls(view, clock, self._writer.soon)
+        numbers = question_numbers()
+        self.replies = Replies(view, self._sessions, clock, numbers)
         self._sender = Sender(
             view,
             self._creation,
@@ -200,6 +205,7 @@ class ClientProcessor:
             self.traffic,
             clock,
             self.drain,
+            self.replies,
             max_batch_messages,
         )
         self.resent = ResentSends(
@@ -233,13 +239,15 @@ class ClientProcessor:
         self.resets = OffsetResets(view, self._sessions, self._writer, self._puller, mapped_resets)
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self.traffic, clock)
-        self.passing = Passing(view, self._sessions)
+        self.passing = Passing(view, self._sessions, numbers)
         inspection = Inspection(view, self._sessions, progress, self.traffic, clock)
         cloning = Cloning(view, self._sessions, self._writer)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: self._send,
             RequestCode.SEND_MESSAGE_V2: self._send,
             RequestCode.SEND_BATCH_MESSAGE: self._send,
+            RequestCode.SEND_REPLY_MESSAGE: self.replies.push,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self.replies.push,
             RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
             RequestCode.END_TRANSACTION: self.transactions.end,
             RequestCode.PULL_MESSAGE: self._puller.pull,
@@ -411,11 +419,12 @@ class ClientProcessor:
 
     def answered(self, conn: Connection, response: RemotingCommand) -> bool:
         """A client answered a question of ours; returns whether somebody waits for it."""
-        return self.passing.answered(conn, response)
+        return self.passing.answered(conn, response) or self.replies.answered(conn, response)
 
     def connection_closed(self, conn: Connection) -> None:
         """Forget a connection: its sessions, its parked pulls, what it was asked."""
         self.passing.connection_closed(conn)
+        self.replies.connection_closed(conn)
         self._puller.parking.drop(conn)
         self.pops.polls.drop(conn)
         self.resent.connection_closed(conn)
@@ -444,6 +453,7 @@ class ClientProcessor:
         self.mapped.close()
         self.resent.close()
         self.passing.close()
+        self.replies.close()
 
     def _expire(self) -> None:
         self._sessions.expire()

@@ -18,6 +18,8 @@ CLIENT_RULES = RequestRules(
         RequestCode.SEND_MESSAGE: _SEND,
         RequestCode.SEND_MESSAGE_V2: _SEND,
         RequestCode.SEND_BATCH_MESSAGE: _SEND,
+        RequestCode.SEND_REPLY_MESSAGE: _SEND,
+        RequestCode.SEND_REPLY_MESSAGE_V2: _SEND,
         RequestCode.HEART_BEAT: _NEVER_LATE,
         RequestCode.UNREGISTER_CLIENT: _NEVER_LATE,
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _NEVER_LATE,

@@ -10,7 +10,8 @@ so does every message that a group resends while it holds queue locks, since a g
 in order resends only what it gives up. A half message (``TRAN_MSG``) goes to the half topic and is
 answered in the same way: its producer ends the transaction by that place and no other. A message
 for a certain moment (5.x: ``TIMER_…``) is parked for the first of its steps; its answer has the
-handle by which it can be taken back (``recall``).
+handle by which it can be taken back (``recall``). A message whose producer waits for a reply says
+where that is to go (``replies``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,12 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RecordError
 from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records import MessageRecord, decode_properties
-from gantry_protocol.records.properties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
+from gantry_protocol.records.properties import (
+    REAL_TOPIC,
+    REPLY_TO_CLIENT,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+)
 from gantry_protocol.remoting.connection import Connection
 from msgspec.structs import replace
 
@@ -46,11 +52,13 @@ from gantry_broker.clients.plain_sends import (
     PlainSender,
     SendHeader,
     asks_for_delay,
+    check_body_and_properties,
     is_half_message,
     refuse_send,
     send_header,
     shown_queue,
 )
+from gantry_broker.clients.replies import Replies, request_properties
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView
@@ -70,6 +78,7 @@ class Sender(PlainSender):
         traffic: Traffic,
         clock: Callable[[], float],
         drain: GroupDrain,
+        replies: Replies,
         max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
         super().__init__(view, traffic, clock, max_batch_messages)
@@ -79,6 +88,7 @@ class Sender(PlainSender):
         self._levels = levels
         self._transactions = transactions
         self._drain = drain
+        self._replies = replies
 
     def _without_topic(
         self, conn: Connection, request: RemotingCommand, header: SendHeader, name: str
@@ -133,6 +143,8 @@ class Sender(PlainSender):
             if header.batch:
                 return list(self._batch(conn, request, header, queue_id, asked))
             record = self._record(conn, header, topic, queue_id, request.body, properties)
+            if REPLY_TO_CLIENT in asked:
+                record = self._as_request(conn, record, asked[REPLY_TO_CLIENT])
             is_half = is_half_message(header, asked)
             now_ms = int(self._clock() * 1000)
             due_ms = None if is_half else named_time(asked, now_ms)
@@ -172,6 +184,12 @@ class Sender(PlainSender):
             handle = RecallHandle(name, self._group.broker_name, due_ms, unique_key).pack()
         outcome = SendOutcome(CONFIRMED, None, stored)
         self._ended(conn, request, name, queue_id, unique_key, handle, outcome)
+
+    def _as_request(self, conn: Connection, record: MessageRecord, client_id: str) -> MessageRecord:
+        self._replies.expected(conn, client_id)
+        properties = request_properties(record.properties, self._group.broker_name)
+        check_body_and_properties(record.body, properties)
+        return replace(record, properties=properties)
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         return self._group.queues.takes(topic, queue_id)

@@ -25,11 +25,13 @@ from gantry_protocol.command import request as make_request
 from gantry_protocol.errors import BodyError
 from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.clients.access import HEARD_AS
 from gantry_broker.clients.view import ConsumerBook
 
 EXPIRY_S = 120.0  # upstream's channelExpiredTimeout
 MAX_GROUPS_PER_CLIENT = 1024
 MAX_SUBSCRIPTIONS_PER_GROUP = 4096
+_CLIENT = "client"  # in a connection's attrs: the id of the producer's client that speaks there
 
 
 class ConsumerMember(msgspec.Struct):
@@ -100,6 +102,7 @@ class Sessions:
         self._clock = clock
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, ConsumerMember]] = {}
+        self._clients: dict[str, Connection] = {}  # of producers, by their ids: the newest
         # By connection id: (whether it is a consumer group, its name).
         self._groups_of: dict[int, set[tuple[bool, str]]] = {}
 
@@ -124,10 +127,29 @@ class Sessions:
             )
         member = ConsumerMember(conn, data.client_id, language, version, self._clock())
         self._groups_of[conn.id] = groups
+        if data.producer_data_set:
+            self.heard(conn, data.client_id)
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[conn.id] = member
         for consumer in data.consumer_data_set:
             self._join(member, consumer, without_subscriptions=data.without_sub)
+
+    def heard(self, conn: Connection, client_id: str) -> None:
+        """The client with that id, a producer, speaks on ``conn``.
+
+        What is meant for a client must not come to another user, so its id stays with the user of
+        whose heartbeat it was, while that one is connected.
+        """
+        known = self._clients.get(client_id)
+        if known is conn or (known is not None and _user(known) not in (None, _user(conn))):
+            return
+        self._forget_client(conn)
+        conn.attrs[_CLIENT] = client_id
+        self._clients[client_id] = conn
+
+    def client(self, client_id: str) -> Connection | None:
+        """The connection of a producer's client, or None when it is not here."""
+        return self._clients.get(client_id)
 
     def unregister(self, conn: Connection, producer: str | None, consumer: str | None) -> None:
         """UnregisterClient (35): the client behind ``conn`` leaves these groups."""
@@ -141,6 +163,7 @@ class Sessions:
 
     def connection_closed(self, conn: Connection) -> None:
         """Forget a connection everywhere."""
+        self._forget_client(conn)
         for is_consumer, name in sorted(self._groups_of.pop(conn.id, ())):
             if is_consumer:
                 self._leave(conn.id, name)
@@ -235,6 +258,11 @@ class Sessions:
         """The members of a producer group."""
         return list(self._producers.get(name, {}).values())
 
+    def _forget_client(self, conn: Connection) -> None:
+        client_id = conn.attrs.pop(_CLIENT, None)
+        if client_id is not None and self._clients.get(client_id) is conn:
+            del self._clients[client_id]
+
     def _all_members(self) -> Iterator[ConsumerMember]:
         for members in self._producers.values():
             yield from members.values()
@@ -294,3 +322,9 @@ class Sessions:
         for member in group.members.values():
             code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
             member.connection.send(make_request(code, {"consumerGroup": group.name}, oneway=True))
+
+
+def _user(conn: Connection) -> str | None:
+    """The user of the connection's last heartbeat; None without one, or where access is off."""
+    heard: tuple[str | None, str] = conn.attrs.get(HEARD_AS, (None, ""))
+    return heard[0]

@@ -26,6 +26,7 @@ from gantry_protocol.bodies import BrokerData, QueueData, encode_body
 from gantry_protocol.bodies.queue_maps import StaticQueuesOfGroup, static_queues
 from gantry_protocol.bodies.route import MASTER_ID, PERM_READ, PERM_WRITE
 from gantry_protocol.hosts import join_address
+from gantry_protocol.names import REPLY_SUFFIX
 
 from gantry_controller.metadata.fronts import at_fronts
 from gantry_controller.metadata.names import ordered_queues
@@ -34,6 +35,7 @@ from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic
 from gantry_controller.turns import BITS, Work, sorted_in_turns
 
 TOPIC_OF_A_NAME = Topic(read_queue_nums=1, write_queue_nums=1, perm=PERM_READ)
+REPLY_TOPIC = Topic(read_queue_nums=1, write_queue_nums=1, perm=PERM_READ | PERM_WRITE)
 """What a cluster or group is in its own route. There is no such topic, so nobody may send to it."""
 SHORT = 20
 """Groups in a route that costs less than half a millisecond."""
@@ -101,7 +103,7 @@ def is_short(state: MetadataState, topic: str) -> bool:
     Clients ask for routes all the time, and those of most topics are short. They do not wait, or
     find no room, behind a list of all groups.
     """
-    if topic in BUILT_IN_TOPICS or any(state.serving_by_name(topic)):
+    if topic in BUILT_IN_TOPICS or any(state.serving_by_name(_name_in(topic))):
         return False
     return len(state.having(topic)) <= min(SHORT, BITS - 1)
 
@@ -113,8 +115,9 @@ def _keys_with(state: MetadataState, topic: str) -> Work[list[GroupKey]]:
         return (yield from sorted_in_turns([*state.all_keys(), *imported]))
     having = state.having(topic)
     if all(key in state.imports for key in having):  # no group of ours has a topic of this name
-        of_cluster = (group.key for group in state.serving_by_name(topic))
-        having = {*having, *state.named(topic), *of_cluster}
+        name = _name_in(topic)
+        of_cluster = (group.key for group in state.serving_by_name(name))
+        having = {*having, *state.named(name), *of_cluster}
     return (yield from sorted_in_turns(having))
 
 
@@ -134,7 +137,7 @@ def _part_in_route(
     )
     return BrokerData(addresses, name, cluster), QueueData(
         broker_name=name,
-        perm=config.perm & ~PERM_WRITE if is_closed else config.perm,
+        perm=config.perm & ~PERM_WRITE if is_closed and config is not REPLY_TOPIC else config.perm,
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
         topic_sys_flag=config.topic_sys_flag,
@@ -144,8 +147,15 @@ def _part_in_route(
 def _config(state: MetadataState, key: GroupKey, topic: str) -> Topic | None:
     config = state.topic_table(key).topics.get(topic)
     if config is None and state.find(*key) is not None:
-        return TOPIC_OF_A_NAME if topic in key else BUILT_IN_TOPICS.get(topic)
+        if _name_in(topic) in key:
+            return REPLY_TOPIC if topic.endswith(REPLY_SUFFIX) else TOPIC_OF_A_NAME
+        return BUILT_IN_TOPICS.get(topic)
     return config
+
+
+def _name_in(topic: str) -> str:
+    """The cluster or group after which the topic may be named: replies to it have one, too."""
+    return topic.removesuffix(REPLY_SUFFIX)
 
 
 def _client_addresses(state: MetadataState, key: GroupKey) -> dict[int, str]:

@@ -12,7 +12,10 @@ from gantry_protocol.command import Int32, Int64
 
 
 class SendMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """10 (and 324): long names. ``queue_id`` -1 lets the broker choose."""
+    """SendMessage (10), SendReplyMessage (324): long names.
+
+    ``queue_id`` -1 lets the broker choose.
+    """
 
     producer_group: str
     topic: str
@@ -31,7 +34,7 @@ class SendMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SendMessageRequestHeaderV2(msgspec.Struct, frozen=True):
-    """SendMessageV2 (310), SendBatchMessage (320), 325: the same fields under one letter each."""
+    """SendMessageV2 (310), SendBatchMessage (320), SendReplyMessageV2 (325): a letter for each."""
 
     producer_group: str = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
@@ -47,6 +50,28 @@ class SendMessageRequestHeaderV2(msgspec.Struct, frozen=True):
     max_reconsume_times: Int32 | None = msgspec.field(name="l", default=None)
     batch: bool = msgspec.field(name="m", default=False)
     broker_name: str | None = msgspec.field(name="n", default=None)
+
+
+class ReplyMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """PushReplyMessageToClient (326): a reply's own header, and when and where it came.
+
+    ``store_timestamp`` in ms since the epoch, the hosts as ``ip:port``.
+    """
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    born_host: str
+    store_host: str
+    store_timestamp: Int64
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool = False
 
 
 class SendMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

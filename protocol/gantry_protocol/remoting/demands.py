@@ -221,6 +221,8 @@ TABLE: Mapping[int, Row] = {
     RequestCode.SEND_MESSAGE: _send("topic"),
     RequestCode.SEND_MESSAGE_V2: _send("b"),
     RequestCode.SEND_BATCH_MESSAGE: _send("b"),
+    RequestCode.SEND_REPLY_MESSAGE: _send("topic"),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _send("b"),
     RequestCode.END_TRANSACTION: _end_transaction,
     RequestCode.RECALL_MESSAGE: _fields(PUB, topics="topic"),
     # Consumers.

@@ -73,8 +73,8 @@ MUTANTS = (
         "stores-half-messages-plainly",
         "a half message that goes through a front is delivered before it is committed",
         "gantry_broker.clients.plain_sends:is_plain",
-        "(_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG)",
-        "(_TIMER_START, DELAY_TIME_LEVEL)",
+        "in _FOR_THE_MASTER",
+        "in (_TIMER_START, DELAY_TIME_LEVEL)",
         f"{FRONT}::test_a_send_that_needs_more_is_the_masters",
     ),
     _mutant(

@@ -176,7 +176,7 @@ MUTANTS = (
         "groups-without-a-route",
         "a proxy of RocketMQ finds no broker for a receipt, and no message is acknowledged",
         "gantry_controller.nameserver.routes:_keys_with",
-        "*state.named(topic), ",
+        "*state.named(name), ",
         "",
         f"{NAMES}::test_names_of_clusters_and_groups_have_one",
     ),

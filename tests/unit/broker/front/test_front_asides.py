@@ -150,6 +150,7 @@ async def test_a_plain_send_is_stored_and_answered_here(front: Front) -> None:
         pytest.param({"i": "DELAY\u00013\u0002"}, id="a delay"),
         pytest.param({"i": "TRAN_MSG\u0001true\u0002PGROUP\u0001p\u0002"}, id="a transaction"),
         pytest.param({"i": "TIMER_DELAY_SEC\u00013\u0002"}, id="a timer"),
+        pytest.param({"i": "REPLY_TO_CLIENT\u0001c\u0002"}, id="a request, whose reply it gets"),
         pytest.param({"m": "true"}, id="a batch, whose size is bounded by a setting"),
         pytest.param({"e": "none"}, id="a header that does not read"),
     ],

@@ -8,6 +8,7 @@ import pytest
 from gantry_controller.metadata.events import (
     DeclareFronts,
     DeclareGroup,
+    DrainGroup,
     RemoveFronts,
     RetireGroup,
 )
@@ -246,9 +247,36 @@ class TestRoute:
         assert (broker["cluster"], broker["brokerName"]) == (CLUSTER, NAME)
         assert queue["perm"] == 4, "nobody sends there"
 
+    @pytest.mark.parametrize("name", [CLUSTER, NAME])
+    async def test_replies_to_a_cluster_or_a_group_have_a_topic(
+        self, harness: Harness, name: str
+    ) -> None:
+        start(harness)
+        data = json.loads(route(harness, f"{name}_REPLY_TOPIC").body)
+        (broker,), (queue,) = data["brokerDatas"], data["queueDatas"]
+        assert (broker["cluster"], broker["brokerName"]) == (CLUSTER, NAME)
+        assert (queue["perm"], queue["writeQueueNums"]) == (6, 1)
+
+    async def test_replies_to_a_group_that_is_drained_have_a_topic(self, harness: Harness) -> None:
+        """Whoever waits for them is connected there."""
+        start(harness)
+        named = {"clusterName": CLUSTER, "brokerName": "second"}
+        code = f"{address(1)};17"
+        assert harness.call(1013, {**named, "appliedBrokerId": "1", "registerCheckCode": code})
+        assert harness.register(1, **named).code == harness.elect(1, **named).code == 0
+        harness.apply(DrainGroup(cluster=CLUSTER, name=NAME, at_ms=1))
+        perms = {
+            topic: queue["perm"]
+            for topic in ("Orders", f"{NAME}_REPLY_TOPIC")
+            for queue in json.loads(route(harness, topic).body)["queueDatas"]
+            if queue["brokerName"] == NAME
+        }
+        assert perms == {"Orders": 4, f"{NAME}_REPLY_TOPIC": 6}
+
     async def test_names_of_other_clusters_lead_nowhere(self, harness: Harness) -> None:
         start(harness)
         for name in (CLUSTER[:-1], CLUSTER + "0", NAME[:-1]):
+            assert route(harness, f"{name}_REPLY_TOPIC").code == ResponseCode.TOPIC_NOT_EXIST
             assert route(harness, name).code == ResponseCode.TOPIC_NOT_EXIST
 
     async def test_a_topic_of_a_cluster_s_name_is_at_the_groups_that_have_it(

@@ -20,8 +20,10 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -32,11 +34,16 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * {@code READY}, {@code ACK key queue offset millis}, {@code NACK status|error millis}, {@code MSG key queue offset body},
  * {@code WAIT error millis}, {@code END acknowledged refused}, {@code SENT status millis}, {@code TRY key times millis topic},
  * {@code MEMBER clientId}, {@code HOLDS millis group:queue,...}, {@code GOT key group:queue offset},
- * {@code DONE key group:queue offset begin end}.
+ * {@code DONE key group:queue offset begin end}, {@code REPLY question text millis},
+ * {@code UNANSWERED question error millis},
+ * {@code SAID text status}, {@code UNSAID text error remark}.
  */
 public final class Probe {
     /** What the last send may take after SIGTERM: three attempts within the client's timeout of 3 s, and a reserve. */
     private static final long LAST_SEND_MILLIS = 10_000;
+
+    /** What a reply may take. */
+    private static final long REPLY_MILLIS = 3_000;
 
     /** What the first answer of a name server may take. */
     private static final long WARM_MILLIS = 60_000;
@@ -84,6 +91,12 @@ public final class Probe {
                 break;
             case "pop":
                 pop(nameServers, topic, args[3], selector(args));
+                break;
+            case "request":
+                request(nameServers, topic, Integer.parseInt(args[3]));
+                break;
+            case "reply":
+                reply(nameServers, topic, args[3]);
                 break;
             case "orderly":
                 orderly(nameServers, topic, args[3], Integer.parseInt(args[4]));
@@ -331,6 +344,63 @@ public final class Probe {
                 say("DONE " + one.getMsgId() + " " + place(context.getMessageQueue()) + " " + one.getQueueOffset() + " " + begin + " " + millis());
             }
             return ConsumeOrderlyStatus.SUCCESS;
+        });
+        consumer.start();
+        say("MEMBER " + consumer.buildMQClientId());
+        Thread.currentThread().join();
+    }
+
+    /**
+     * Asks one question after the other until the process is ended, pausing {@code pauseMillis} after each. By callback: the
+     * request of 5.3.3 that waits gives up as soon as the question is sent.
+     */
+    private static void request(String nameServers, String topic, int pauseMillis) throws Exception {
+        DefaultMQProducer producer = producer(nameServers);
+        say("READY");
+        for (int number = 0; ; number++) {
+            String question = "question-" + number;
+            CountDownLatch ended = new CountDownLatch(1);
+            RequestCallback callback = new RequestCallback() {
+                @Override
+                public void onSuccess(Message reply) {
+                    say("REPLY " + question + " " + new String(reply.getBody(), StandardCharsets.UTF_8) + " " + millis());
+                    ended.countDown();
+                }
+
+                @Override
+                public void onException(Throwable failed) {
+                    say("UNANSWERED " + question + " " + failed.getClass().getSimpleName() + " " + millis());
+                    ended.countDown();
+                }
+            };
+            try {
+                producer.request(new Message(topic, "TagA", question.getBytes(StandardCharsets.UTF_8)), callback, REPLY_MILLIS);
+            } catch (Exception failed) {
+                callback.onException(failed);
+            }
+            ended.await();
+            Thread.sleep(pauseMillis);
+        }
+    }
+
+    /** Is a member of a consumer group that answers every message, until the process is ended. */
+    private static void reply(String nameServers, String topic, String group) throws Exception {
+        DefaultMQProducer producer = producer(nameServers);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt one : messages) {
+                String text = "answer-to-" + new String(one.getBody(), StandardCharsets.UTF_8);
+                try {
+                    SendResult sent = producer.send(MessageUtil.createReplyMessage(one, text.getBytes(StandardCharsets.UTF_8)));
+                    say("SAID " + text + " " + sent.getSendStatus());
+                } catch (Exception failed) {
+                    say("UNSAID " + text + " " + failed.getClass().getSimpleName() + " " + String.valueOf(failed.getMessage()).replace(' ', '_'));
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
         say("MEMBER " + consumer.buildMQClientId());
