@@ -159,6 +159,10 @@ class KeyRefused(ConnectError):  # noqa: N818 - a plain word reads better where 
         super().__init__(message, refused=False)
 
 
+class MemberRefused(KeyRefused):
+    """A connection was made, and one side did not believe that the other is the member expected."""
+
+
 class RequestTimeout(RemotingError):  # noqa: N818 - a plain word reads better where it is caught
     """No answer came in time; whether the request took effect is unknown."""
 

@@ -13,6 +13,8 @@ left, the one that has waited longest goes, so that they cannot keep those with 
 
 Without a key file there is no gate. Two sides of which only one has a key do not speak, and the one
 that has it says so.
+
+Where members have certificates (``member_tls``), hands are shaken before: the gate is inside TLS.
 """
 
 import asyncio
@@ -21,6 +23,9 @@ from enum import Enum, auto
 from typing import cast
 
 from gantry_protocol.errors import ConfigError, KeyRefused
+from gantry_protocol.member_tls.arriving import MemberPort
+from gantry_protocol.member_tls.dialling import dial_member
+from gantry_protocol.member_tls.names import Member, Role
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import (
     NONCE_BYTES,
@@ -44,6 +49,15 @@ _HEAD = MAGIC + bytes([VERSION])
 _GREETING_BYTES = len(_HEAD) + NONCE_BYTES
 _BELIEVED = b"\x01"
 _REFUSED = b"\x00"
+
+CONTROLLER = Member(Role.CONTROLLER)
+COMERS = {
+    Purpose.RAFT: (CONTROLLER,),
+    Purpose.REPLICATION: (Member(Role.BROKER),),
+    Purpose.STORE: (Member(Role.FRONT),),
+}
+"""Whose certificates are believed at a port; of which group they are is judged by their first
+words."""
 
 _log = log.get("key")
 
@@ -70,16 +84,21 @@ class KeyGate:
         self.inner = inner
         self._strangers: dict[_Stranger, None] = {}  # the oldest first
         self._quiet_until_s = 0.0
+        self._port = MemberPort(key.tls, purpose.value.decode(), COMERS[purpose], self._behind)
 
     def __call__(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
-        return _Stranger(self) if self.key.is_set else self.inner()
+        return self._port() if self.key.tls.is_on else self._behind()
 
     def __len__(self) -> int:
-        return len(self._strangers)
+        return len(self._strangers) + len(self._port)
+
+    def _behind(self) -> asyncio.Protocol:
+        return _Stranger(self) if self.key.is_set else self.inner()
 
     def close(self) -> None:
         """Show out who waits."""
+        self._port.close()
         for stranger in list(self._strangers):
             stranger.abort()
 
@@ -273,27 +292,35 @@ def _pass_on(transport: asyncio.Transport, inner: asyncio.Protocol, rest: bytes)
 
 
 async def dial(
-    inner: Factory, ip: str, port: int, key: KeyFile, purpose: Purpose
+    inner: Factory,
+    ip: str,
+    port: int,
+    key: KeyFile,
+    purpose: Purpose,
+    expected: Member = CONTROLLER,
 ) -> asyncio.Transport:
     """A connection to ``ip:port`` that both sides have shown the key on, for ``inner``.
 
-    The caller bounds the time; a cancellation leaves no connection behind.
+    Where members have certificates, that of the other side must name the one ``expected``. The
+    caller bounds the time; a cancellation leaves no connection behind.
 
     Raises:
         KeyRefused: one side does not believe the other; says which.
         ConfigError: this process's own key cannot be read.
         OSError: no connection.
     """
-    loop = asyncio.get_running_loop()
     if not key.is_set:
-        transport, _ = await loop.create_connection(inner, ip, port)
-        return transport
+        return await dial_member(inner, ip, port, key.tls, expected)
     shown, *_ = key.keys()
-    transport, shower = await loop.create_connection(
-        lambda: _Shower(shown, purpose, inner), ip, port
-    )
+    showers: list[_Shower] = []
+
+    def shower() -> _Shower:
+        showers.append(_Shower(shown, purpose, inner))
+        return showers[-1]
+
+    transport = await dial_member(shower, ip, port, key.tls, expected)
     try:
-        await shower.done
+        await showers[-1].done
     except BaseException:
         transport.abort()
         raise

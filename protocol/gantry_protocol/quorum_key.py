@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.member_tls.process import NO_MEMBER_TLS, MemberTls
 
 KEY_CHARS_MIN = 16
 KEYS_MAX = 2
@@ -66,11 +67,16 @@ class Nonces(NamedTuple):
 
 
 class KeyFile:
-    """The place of the key; ``file`` None: there is none, and nothing is shown or asked for."""
+    """The place of the key; ``file`` None: there is none, and nothing is shown or asked for.
 
-    def __init__(self, file: Path | None) -> None:
+    Attributes:
+        tls: the certificate that is shown before it, and believed, between the same processes.
+    """
+
+    def __init__(self, file: Path | None, tls: MemberTls = NO_MEMBER_TLS) -> None:
         """Nothing is read before it is needed."""
         self.file = file
+        self.tls = tls
 
     @property
     def is_set(self) -> bool:

@@ -28,7 +28,10 @@ from gantry_protocol.errors import (
 )
 from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.hosts import resolve, split_address
-from gantry_protocol.key_gate import dial
+from gantry_protocol.key_gate import CONTROLLER, dial
+from gantry_protocol.member_tls.dialling import dial_member
+from gantry_protocol.member_tls.names import Member
+from gantry_protocol.member_tls.process import NO_MEMBER_TLS, MemberTls
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.deadlines import Deadlines
@@ -64,6 +67,7 @@ class RemotingClient(asyncio.Protocol):
         idle_timeout_s: without traffic for so long the connection is closed.
         stats: counters to add to, shared by the clients of a pool.
         tls: of the process.
+        member_tls: the same for a port of controllers, which is then dialled by that.
         sign: makes each request one that a user has signed.
 
     Attributes:
@@ -81,9 +85,11 @@ class RemotingClient(asyncio.Protocol):
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         stats: ClientStats | None = None,
         tls: Tls = NO_TLS,
+        member_tls: MemberTls = NO_MEMBER_TLS,
         sign: Sign | None = None,
     ) -> None:
         self._tls = tls
+        self._member_tls = member_tls
         self.address = ""
         self.closed = True
         self.stats = ClientStats() if stats is None else stats
@@ -118,7 +124,9 @@ class RemotingClient(asyncio.Protocol):
         """
         assert self._transport is None
         self.address = address
-        await open_connection(lambda: self, address, timeout_s, tls=self._tls)
+        await open_connection(
+            lambda: self, address, timeout_s, tls=self._tls, member_tls=self._member_tls
+        )
         self.stats.connects += 1
         return self
 
@@ -322,12 +330,15 @@ async def open_connection(
     *,
     key: KeyFile = NO_KEY,
     purpose: Purpose = Purpose.CONTROL,
+    expected: Member = CONTROLLER,
     tls: Tls = NO_TLS,
+    member_tls: MemberTls = NO_MEMBER_TLS,
 ) -> asyncio.Transport:
     """A TCP connection to ``host:port`` for ``protocol``, names resolved as everywhere.
 
-    With a ``key``, the port is one behind a gate (``key_gate``), and both sides have shown it. With
-    ``tls`` it is one for clients.
+    With a ``key``, the port is one behind a gate (``key_gate``), and both sides have shown it, and
+    their certificates. With ``tls`` it is one for clients, with ``member_tls`` the controllers'.
+    Where members have certificates, the other side's must name the one ``expected``.
 
     Raises:
         ConnectError: no connection within ``timeout_s``; ``KeyRefused`` if there was one.
@@ -337,12 +348,14 @@ async def open_connection(
         host, port = split_address(address)
         async with asyncio.timeout(timeout_s):
             ip = await resolve(host)
-            if key.is_set:
-                transport = await dial(protocol, ip, port, key, purpose)
+            if key.is_set or key.tls.is_on:
+                transport = await dial(protocol, ip, port, key, purpose, expected)
+            elif member_tls.is_on:
+                transport = await dial_member(protocol, ip, port, member_tls, expected)
             else:
                 transport = await dial_tls(protocol, ip, port, tls)
     except KeyRefused as error:
-        raise KeyRefused(f"{address} is no member for this process: {error}.") from error
+        raise type(error)(f"{address} is no member for this process: {error}.") from error
     except ConnectError as error:
         raise ConnectError(f"Cannot speak TLS with {address}: {error}.", refused=False) from error
     except ConnectionRefusedError as error:

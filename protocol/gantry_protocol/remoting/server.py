@@ -20,9 +20,9 @@ from gantry_protocol.remoting.error_answers import ErrorAnswers
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.rules import ANY, RequestRules
 from gantry_protocol.remoting.stats import ServerStats
-from gantry_protocol.remoting.tls_transport import TlsTransport
+from gantry_protocol.remoting.tls_transport import ServedTls, TlsTransport
 from gantry_protocol.remoting.turns import Turns
-from gantry_protocol.tls.process import NO_TLS, Tls
+from gantry_protocol.tls.process import NO_TLS
 
 __all__ = ["Connection", "Handler", "RemotingServer", "not_supported"]
 
@@ -72,7 +72,7 @@ class RemotingServer:
         turns: when whose requests are served; servers of one process share them.
         frame_within_s: a connection that takes longer for a frame, or for its first one, is cut;
             that includes a TLS handshake.
-        tls: of the process.
+        tls: of the process at a port for clients.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RemotingServer:
         rules: RequestRules = ANY,
         turns: Turns | None = None,
         frame_within_s: float = FRAME_WITHIN_S,
-        tls: Tls = NO_TLS,
+        tls: ServedTls = NO_TLS,
     ) -> None:
         self._tls = tls
         self.rules = rules

@@ -14,10 +14,11 @@ One thing is refused: a connection without TLS where TLS is enforced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gantry_protocol.errors import FrameError
 from gantry_protocol.proxy_preamble import parse_preamble, starts_preamble
+from gantry_protocol.tls.admission import Admission  # noqa: TC001 - of a protocol
 from gantry_protocol.tls.layer import Course, TlsLayer
 from gantry_protocol.tls.settings import TlsMode
 
@@ -27,9 +28,34 @@ if TYPE_CHECKING:
 
     from gantry_protocol.remoting.connection import Connection
     from gantry_protocol.remoting.server import RemotingServer
-    from gantry_protocol.tls.process import Tls
 
 HANDSHAKE = 22  # the content type of a TLS record, RFC 8446 section 5.1
+
+
+class ServedTls(Protocol):
+    """The part of ``Tls`` that is needed here; ports of members have another one.
+
+    Attributes:
+        mode: who is served.
+        handshakes: see ``Tls``.
+        handshake_failures: see ``Tls``.
+        plain_refused: see ``Tls``.
+    """
+
+    mode: TlsMode
+    handshakes: int
+    handshake_failures: int
+    plain_refused: int
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the port speaks TLS."""
+
+    def server_context(self) -> ssl.SSLContext:
+        """For a connection that came."""
+
+    def admit(self, secure: ssl.SSLObject, attrs: dict[str, Any]) -> Admission:
+        """Judge whose hand was shaken; what is to be known of him goes into ``attrs``."""
 
 
 class Opening(NamedTuple):
@@ -64,7 +90,7 @@ class TlsTransport(TlsLayer):
         server: whose connection that is.
     """
 
-    def __init__(self, tls: Tls, connection: Connection, server: RemotingServer) -> None:
+    def __init__(self, tls: ServedTls, connection: Connection, server: RemotingServer) -> None:
         super().__init__()
         self.inner: Connection = connection
         self._tls = tls
@@ -111,6 +137,13 @@ class TlsTransport(TlsLayer):
 
     def shaken(self) -> None:
         """The connection may speak; what came before the handshake belongs to it, too."""
+        admission = self._tls.admit(self._secure, self.inner.attrs)
+        if admission.greeting:
+            self.write(admission.greeting)
+        if admission.refusal:
+            self._server.note_ended(f"connection ended, {admission.refusal}", self.inner)
+            self.close()
+            return
         self._tls.handshakes += 1
         if self._begun:
             self.inner.data_received(self._begun)
@@ -155,7 +188,7 @@ class TlsTransport(TlsLayer):
             self._begun = data
         elif opening.is_tls:
             self._begun = data[: opening.preamble_bytes]
-            self.prepare(self._tls.for_server().context, name=None, server_side=True)
+            self.prepare(self._tls.server_context(), name=None, server_side=True)
             self._shake_on(data[opening.preamble_bytes :])
         elif self._tls.mode is TlsMode.ENFORCING:
             self._tls.plain_refused += 1

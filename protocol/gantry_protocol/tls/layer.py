@@ -128,6 +128,14 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
                 left = left[self._secure.write(left) :]
             self._send()
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Speak through the connection instead of the protocol that did so far."""
+        self.inner = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The protocol above."""
+        return self.inner
+
     def pause_reading(self) -> None:
         """Hand on no more."""
         self.is_paused = True

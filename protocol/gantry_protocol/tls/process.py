@@ -7,11 +7,13 @@ Every port for clients of a process, and all that dial such ports in it, are giv
 import ssl
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gantry_protocol.process.metrics import counter, gauge
+from gantry_protocol.tls.admission import EVERYBODY, Admission
 from gantry_protocol.tls.contexts import Certificate, Followed, client_context
 from gantry_protocol.tls.settings import TlsFiles, TlsMode, TlsSettings
 
@@ -84,6 +86,14 @@ class Tls:
         """For a connection that came; only where TLS is served."""
         assert self._served is not None
         return self._served.newest()
+
+    def server_context(self) -> ssl.SSLContext:
+        """The same for a library that needs no more."""
+        return self.for_server().context
+
+    def admit(self, secure: ssl.SSLObject, attrs: dict[str, Any]) -> Admission:
+        """Whoever has shaken hands is served: a context says whose certificates will do."""
+        return EVERYBODY
 
     def for_client(self) -> ssl.SSLContext | None:
         """For a connection that is made; None: it is a plain one.
