@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 from gantry_protocol.admin import LeaseView, PeerView, QuorumView
 from gantry_protocol.errors import Busy, ConfigError, DataDirError
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.key_gate import CONTROLLER
+from gantry_protocol.member_tls.mixed import MixedPort
+from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
@@ -23,7 +26,7 @@ from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.remoting.turns import Turns
-from gantry_protocol.tls.process import NO_TLS, Tls, TlsCollector
+from gantry_protocol.tls.process import Tls, TlsCollector
 from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.access import AccessApi
@@ -49,7 +52,7 @@ from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.forwarder import Forwarder
-from gantry_controller.remoting.guard import Guard
+from gantry_controller.remoting.guard import MEMBERS, Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.settings import ControllerSettings, Peer, members_of, read_token
@@ -87,7 +90,8 @@ class Controller:
         self.machine = MetadataStateMachine()
         self._read_contacts: dict[NodeId, str] = {}
         self._read_members: dict[NodeId, Peer] = {}
-        self.key = KeyFile(settings.quorum_key_file)
+        self.member_tls = MemberTls(settings, [CONTROLLER])
+        self.key = KeyFile(settings.quorum_key_file, self.member_tls)
         self.tls = Tls(settings)
         self._options = self._node_options()
         self.node = self.node_type(self._options, self.machine)
@@ -124,7 +128,7 @@ class Controller:
                 handler, on_close=self._connection_closed, limits=self.limits, turns=turns, tls=tls
             )
             for name, handler, tls in (
-                ("remoting", self.dispatcher.handle, NO_TLS),
+                ("remoting", self.dispatcher.handle, MixedPort(self.member_tls, MEMBERS)),
                 ("nameserver", self.dispatcher.handle_named, self.tls),
             )
         }
@@ -187,6 +191,7 @@ class Controller:
         )
         self._http.registry.register(metrics)
         self._http.registry.register(TlsCollector(self.tls))
+        self._http.registry.register(MemberTlsCollector(self.member_tls))
         listeners = {name: server.stats for name, server in self._servers.items()}
         self._http.registry.register(ConnectionMetrics(listeners, self.limits, self._http))
         api = AdminApi(
@@ -228,6 +233,7 @@ class Controller:
         if settings.admin_token_file is not None:
             read_token(settings.admin_token_file)
         self.tls.load()
+        self.member_tls.load()
         identity = {"cluster_uid": settings.cluster_uid, "node_id": str(settings.number)}
         self._directory = await DataDir.open_async(
             settings.data_dir, "controller", identity, LOCK_WAIT_S

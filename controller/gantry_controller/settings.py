@@ -12,6 +12,7 @@ from typing import Annotated, Self
 
 from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.process.config import Settings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.controller import ControllerTuning
@@ -65,7 +66,7 @@ class Peer(Settings):
         return f"http://{join_address(self.host, self.http_port)}"
 
 
-class ControllerSettings(ControllerTuning, TlsSettings):
+class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
     """Everything a controller process can be told."""
 
     name: str = Field(

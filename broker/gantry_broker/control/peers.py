@@ -284,7 +284,7 @@ class ControllerPeers:
         wait_s = RETRY_FIRST_S
         while True:
             ended = asyncio.Event()
-            client = RemotingClient(on_close=partial(_set, ended))
+            client = RemotingClient(on_close=partial(_set, ended), member_tls=self._key.tls)
             try:
                 await client.connect(peer.address, CONNECT_TIMEOUT_S)
                 await show_key(client, self._key, CONNECT_TIMEOUT_S)

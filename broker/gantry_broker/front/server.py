@@ -20,6 +20,8 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import GantryError, WireError
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.fronts import GetFrontGroupsRequestHeader
+from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
@@ -73,7 +75,8 @@ class FrontServer:
         self.aged = 0
         self._next_ageing_s = 0.0
         self.directory = Directory(settings.ports)
-        self.key = KeyFile(settings.quorum_key_file)
+        self._member_tls = MemberTls(settings, [Member(Role.FRONT, settings.cluster)])
+        self.key = KeyFile(settings.quorum_key_file, self._member_tls)
         self.peers = ControllerPeers(settings.controllers, self._ask_now, self.key)
         self._tls = Tls(settings)
         self.access = ClusterUsers(settings.cluster, self.peers, self.key, may_wait=False)
@@ -101,11 +104,13 @@ class FrontServer:
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         self._tls.load()
+        self._member_tls.load()
         stack.push_async_callback(self._close_groups)
         made = CollectorRegistry()
         made.register(FrontCollector(self))
         made.register(FilterCollector())
         made.register(TlsCollector(self._tls))
+        made.register(MemberTlsCollector(self._member_tls))
         if self.buckets is not None:
             made.register(StoreCollector(lambda: self.buckets.calls if self.buckets else {}))
         http = HttpServer(ready=self.ready, registry=made)

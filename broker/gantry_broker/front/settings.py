@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.tls.settings import TlsSettings, demand_ca
 from pydantic import Field, field_validator, model_validator
@@ -18,7 +19,7 @@ STORE_PORT = 10914
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class FrontSettings(TlsSettings):
+class FrontSettings(MemberTlsSettings, TlsSettings):
     """Everything a front can be told."""
 
     name: str = Field(

@@ -16,6 +16,8 @@ from contextlib import suppress
 from typing import cast
 
 from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused
+from gantry_protocol.member_tls.arriving import peer_names
+from gantry_protocol.member_tls.names import Member, Names, Role
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
@@ -97,6 +99,11 @@ class Link(asyncio.Protocol):
     def ended(self) -> bool:
         """Whether we have closed it, or it is gone."""
         return self._ended
+
+    @property
+    def names(self) -> Names | None:
+        """The names in the other side's certificate; None where it has shown none."""
+        return peer_names(self._transport)
 
     def send(self, message: Message) -> None:
         """Send now; nothing happens on a link that is not there."""
@@ -271,6 +278,7 @@ class ReplicationLinks:
     # ---- connections
 
     async def _connect(self, link: Link, address: str) -> None:
+        caller = self._caller()
         try:
             await open_connection(
                 lambda: link,
@@ -278,6 +286,7 @@ class ReplicationLinks:
                 CONNECT_TIMEOUT_S,
                 key=self._key,
                 purpose=Purpose.REPLICATION,
+                expected=Member(Role.BROKER, caller.cluster, caller.group),
             )
         except (KeyRefused, ConfigError) as error:
             if self._said != str(error):

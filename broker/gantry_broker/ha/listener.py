@@ -1,7 +1,8 @@
 """The port at which replicas of all groups of this process arrive.
 
-Who arrives shows the quorum's key first (``key_gate``). A link begins with Hello, and Hello names
-the group; only then does anybody know whose link it is.
+Who arrives shows the quorum's key first (``key_gate``), and where members have certificates one of
+a broker. A link begins with Hello, and Hello names the group; only then does anybody know whose
+link it is, and a certificate must name that group.
 Until then it is a stranger: strangers are bounded, must speak within ``HELLO_WITHIN_S``, and reach
 no replica core. A member that asks for a range of the log, to repair its own, remains one. A port
 scan, or a broker with a stale address, is told why and shown out.
@@ -11,6 +12,7 @@ import asyncio
 from typing import NamedTuple, Protocol
 
 from gantry_protocol.key_gate import KeyGate
+from gantry_protocol.member_tls.names import Member, Role
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
@@ -58,6 +60,7 @@ class ReplicaListener:
     def __init__(self, key: KeyFile = NO_KEY) -> None:
         """Nobody can arrive before ``start``."""
         self.gate = KeyGate(key, Purpose.REPLICATION, self._accept)
+        self._tls = key.tls
         self.refused = 0
         self._hosts: dict[GroupKey, Host] = {}
         self._strangers: dict[Link, None] = {}
@@ -131,6 +134,12 @@ class ReplicaListener:
         theirs = received.caller
         if theirs is None:
             self._refuse(link, "a link begins with Hello")
+            return
+        member = Member(Role.BROKER, theirs.cluster, theirs.group)
+        if not self._tls.takes(link.names, member):
+            why = f"it says that it is of {theirs.cluster}/{theirs.group}, its certificate is not"
+            self._tls.note_refused("name", "replication", link.peer, why)
+            self._refuse(link, "your certificate is not for that group")
             return
         host = self._hosts.get(GroupKey(theirs.cluster, theirs.group))
         if host is None:

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 import google_crc32c
 from gantry_protocol.errors import ConfigError, ConnectError, RecordError
+from gantry_protocol.member_tls.names import Member, Role
 from gantry_protocol.process import log as logs
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
@@ -215,7 +216,12 @@ async def fetch(address: str, start: int, length: int, caller: Caller, key: KeyF
     parts: list[bytes] = []
     try:
         await open_connection(
-            lambda: link, address, CONNECT_TIMEOUT_S, key=key, purpose=Purpose.REPLICATION
+            lambda: link,
+            address,
+            CONNECT_TIMEOUT_S,
+            key=key,
+            purpose=Purpose.REPLICATION,
+            expected=Member(Role.BROKER, caller.cluster, caller.group),
         )
         for at in range(start, start + length, RANGE_BYTES):
             size = min(RANGE_BYTES, start + length - at)

@@ -20,6 +20,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
+from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
@@ -69,7 +71,11 @@ class BrokerServer:
         self.http_port = settings.http_port
         client_options = ClientOptions.of(settings)
         turns, limits = Turns(), fair_limits()
-        self._key = KeyFile(settings.quorum_key_file)
+        self._member_tls = MemberTls(
+            settings,
+            [Member(Role.BROKER, settings.cluster, at.name) for at in settings.port_map],
+        )
+        self._key = KeyFile(settings.quorum_key_file, self._member_tls)
         self._tls = Tls(settings)
         self.stores = None if settings.store_port is None else StoreServer(self._key)
         self.hosted = [
@@ -130,6 +136,7 @@ class BrokerServer:
         """Everything that needs neither volumes nor controllers, in the order of undoing."""
         settings = self.settings
         self._tls.load()
+        self._member_tls.load()
         data_dir = await DataDir.open_async(
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
         )
@@ -165,6 +172,7 @@ class BrokerServer:
         )
         http.registry.register(metrics.HttpCollector(http))
         http.registry.register(TlsCollector(self._tls))
+        http.registry.register(MemberTlsCollector(self._member_tls))
         http.add_route("GET", "/status", self._status)
         http.add_route("GET", "/status/{group}", self._group_status)
         self.http_port = await http.start(settings.bind, settings.http_port)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
 from gantry_protocol.tier.keys import SHARED_UID_MAX_CHARS
@@ -29,7 +30,7 @@ HTTP_PORT = 10913
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, TlsSettings):
+class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSettings, TlsSettings):
     """Everything a broker process can be told."""
 
     name: str = Field(

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import cast
 
 from gantry_protocol.errors import WireError
+from gantry_protocol.member_tls.arriving import peer_names
+from gantry_protocol.member_tls.names import Names
 from gantry_protocol.process import log
 
 from gantry_broker.ha.wire import Frame, Frames
@@ -59,6 +61,11 @@ class StoreLink(asyncio.Protocol):
         self._waiting: list[bytes | Callable[[], bytes]] = []
         self._transport: asyncio.Transport | None = None
         self._ended = False
+
+    @property
+    def names(self) -> Names | None:
+        """The names in the other side's certificate; None where it has shown none."""
+        return peer_names(self._transport)
 
     def send(self, frame: bytes) -> None:
         """Send with the other frames of this turn; nothing happens on a link that is not there."""

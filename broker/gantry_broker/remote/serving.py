@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gantry_protocol.errors import WireError
 from gantry_protocol.key_gate import KeyGate
+from gantry_protocol.member_tls.names import Member, Role
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.process.tasks import keep
@@ -132,13 +133,22 @@ class StoreServer:
             self._sessions[name][link].received(message)
         elif isinstance(message, wire.Hello):
             host = self._hosts.get(message.group)
-            reason = _objection(message, host)
+            reason = self._disbelief(link, message) or _objection(message, host)
             if host is None or reason is not None:
                 self._refuse(link, reason or "")
             else:
                 self._serve(link, message, host)
         else:
             raise WireError("A link of the store begins with Hello.")
+
+    def _disbelief(self, link: StoreLink, hello: wire.Hello) -> str | None:
+        """Why a caller is not believed to be of that cluster."""
+        tls = self.gate.key.tls
+        if tls.takes(link.names, Member(Role.FRONT, hello.cluster)):
+            return None
+        why = f"it says that it is a front of {hello.cluster}, its certificate is not"
+        tls.note_refused("name", "store", link.peer, why)
+        return "your certificate is not for that cluster"
 
     def _serve(self, link: StoreLink, hello: wire.Hello, host: ServingHost) -> None:
         name = hello.group

@@ -169,6 +169,11 @@ class ControllerRequests:
     def _heartbeats(self, exchange: Exchange) -> RemotingCommand:
         """Heartbeats (31003): each row is what a single heartbeat is, and nothing more."""
         body = decode_body(HeartbeatsBody, exchange.request.body)
+        guard, connection = self._dispatcher.guard, exchange.connection
+        for row in body.rows:
+            if not guard.speaks_for(connection, body.cluster_name, row.broker_name):
+                remark = f"The certificate is not for {body.cluster_name}/{row.broker_name}"
+                return reply(exchange.request, ResponseCode.NO_PERMISSION, remark)
         for row in body.rows:
             self._heard(heartbeat_header(body, row), row.broker_id, exchange.connection.id)
         return reply(exchange.request, remark="Heart beat success")

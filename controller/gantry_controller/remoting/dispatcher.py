@@ -193,15 +193,25 @@ class Dispatcher:
         found = self._serves.get(request.code)
         if found is None or not found[0].named or _is_members_heartbeat(request):
             return not_supported(request)
-        return self.handle(connection, request)
+        return self._handle(connection, request, found, at_name_service=True)
 
     def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serves one request (``gantry_protocol.remoting.server.Handler``)."""
         found = self._serves.get(request.code)
         if found is None:
             return not_supported(request)
+        return self._handle(connection, request, found, at_name_service=False)
+
+    def _handle(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        found: "tuple[RequestClass, Serve]",
+        *,
+        at_name_service: bool,
+    ) -> RemotingCommand | None:
         if found[0].needs_key:
-            objection = self.guard.objection(connection, request)
+            objection = self.guard.objection(connection, request, at_name_service=at_name_service)
             if objection is not None:
                 return objection
         self.requests[request.code] = self.requests.get(request.code, 0) + 1

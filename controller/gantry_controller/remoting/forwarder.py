@@ -100,7 +100,7 @@ class Forwarder:
             self._fail(done, why)
 
     async def _connect(self, leader: NodeId) -> None:
-        client = RemotingClient()
+        client = RemotingClient(member_tls=self._key.tls)
         try:
             await client.connect(self._address_of(leader), CONNECT_TIMEOUT_S)
             await show_key(client, self._key, CONNECT_TIMEOUT_S)

@@ -5,11 +5,18 @@ shown (31005), for one that carries a signature made with it (unmodified Java to
 and for everybody where ``allow_unauthenticated`` is set; but not where it is about users, and there
 is a key. The dispatcher asks here before it does anything else with a request, at the first node it
 comes to; the others believe that node, which shows its key when it passes requests on.
+
+Where TLS between members is enforced the key does not do: what only members say (``SPOKEN_BY``) is
+served for a certificate that names the sender, of the group that it speaks of, and everything else
+that needs the key for any member, or with a signature. The name service's port is as before.
 """
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.key_gate import CONTROLLER
+from gantry_protocol.member_tls.mixed import names_of
+from gantry_protocol.member_tls.names import Member, Role
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.key_requests import KeyRequests
@@ -27,14 +34,40 @@ OF_USERS = frozenset(
         *range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1),
     }
 )
+SPOKEN_BY = {
+    RequestCode.BROKER_HEARTBEAT: (Role.BROKER,),
+    RequestCode.GANTRY_HEARTBEATS: (Role.BROKER,),
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: (Role.BROKER,),
+    RequestCode.CONTROLLER_ELECT_MASTER: (Role.BROKER,),
+    RequestCode.CONTROLLER_REGISTER_BROKER: (Role.BROKER,),
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: (Role.BROKER,),
+    RequestCode.GANTRY_REPORT_CONSUMERS: (Role.BROKER,),
+    RequestCode.GANTRY_REPORT_LOCKS: (Role.BROKER,),
+    RequestCode.GANTRY_REPORT_TOPICS: (Role.BROKER,),
+    RequestCode.GANTRY_SEAL_QUEUES: (Role.BROKER,),
+    RequestCode.GANTRY_RELEASE_SEGMENTS: (Role.BROKER,),
+    RequestCode.GANTRY_GET_ACCESS: (Role.FRONT, Role.BROKER),
+}
+"""Requests that need the key and that only members send. An election by mqadmin is one of them: a
+signature can be sent again by whoever has read it, and would move a mastership."""
+
 REFUSAL = (
     "The request changes the quorum's state, and no quorum key was shown: set quorum_key_file "
     "where it comes from, or sign it (access key gantry, the quorum's key as secret key)."
 )
+NO_MEMBER = (
+    "The request changes the quorum's state, and TLS between members is enforced here: send it by "
+    "TLS and show a certificate {}."
+)
+MEMBERS = (CONTROLLER, Member(Role.BROKER), Member(Role.FRONT))
+"""Whose certificates are believed at the controllers' port."""
+
 MISSIGNED = (
     "The request changes the quorum's state, and its signature was not made with the quorum's key: "
     "use the access key gantry, and the line in quorum_key_file as the secret key."
 )
+
+_SPOKEN_BY: dict[int, tuple[Role, ...]] = {int(code): who for code, who in SPOKEN_BY.items()}
 
 _log = log.get("guard")
 
@@ -56,14 +89,31 @@ class Guard:
         self.is_open = is_open
         self.key_requests = KeyRequests(key)
         self._key = key
+        self._tls = key.tls
 
     @property
     def has_key(self) -> bool:
         """Whether this node can tell who has the quorum's key."""
         return self._key.is_set
 
-    def objection(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """The answer to ``command``, which needs the key, if the sender may not give it."""
+    def objection(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        *,
+        at_name_service: bool = False,
+    ) -> RemotingCommand | None:
+        """The answer to ``command``, which needs the key, if the sender may not give it.
+
+        Args:
+            connection: that it came on.
+            command: the request.
+            at_name_service: whether it came to that port.
+        """
+        if self._tls.is_on and not at_name_service:
+            objection = self._members_objection(connection, command)
+            if objection is not None:
+                return objection
         is_open = self.is_open and not (self.has_key and command.code in OF_USERS)
         if is_open or connection.believed or self._is_signed(command):
             return None
@@ -77,6 +127,40 @@ class Guard:
             )
         why = MISSIGNED if carries_any_signature(command) else REFUSAL
         return reply(command, ResponseCode.NO_PERMISSION, why)
+
+    def speaks_for(self, connection: Connection, cluster: str, group: str) -> bool:
+        """Whether the sender may speak for a member of that group."""
+        names = names_of(connection.attrs)
+        return any(
+            self._tls.takes(names, member)
+            for member in (CONTROLLER, Member(Role.BROKER, cluster, group))
+        )
+
+    def _members_objection(
+        self, connection: Connection, command: RemotingCommand
+    ) -> RemotingCommand | None:
+        """The answer to a request of whoever shows no certificate, or another member's."""
+        names = names_of(connection.attrs)
+        spoken_by = _SPOKEN_BY.get(command.code, ())
+        ext = command.ext or {}
+        cluster, group = ext.get("clusterName") or "", ext.get("brokerName") or ""
+        wanted = [CONTROLLER, *(Member(role, cluster, group) for role in spoken_by)]
+        if names is None and not spoken_by and self._is_signed(command):
+            return None
+        if any(self._tls.takes(names, member) for member in (wanted if spoken_by else MEMBERS)):
+            return None
+        last = wanted[-1]
+        of = f" of {'/'.join(filter(None, (last.cluster, last.group)))}" if last.cluster else ""
+        whose = f"of a {last.role}{of}" if spoken_by else "of a member"
+        said = "no certificate was shown" if names is None else f"it shows that of {names}"
+        self.refused += 1
+        self._tls.note_refused(
+            "plain" if names is None else "name",
+            "control",
+            connection.peer,
+            f"{_name(command.code)} needs a certificate {whose}, {said}",
+        )
+        return reply(command, ResponseCode.NO_PERMISSION, NO_MEMBER.format(whose))
 
     def _is_signed(self, command: RemotingCommand) -> bool:
         if not carries_signature(command):
