@@ -116,6 +116,7 @@ CONFIG_DIR: Final = "/etc/gantry/config"
 QUORUM_DIR: Final = "/etc/gantry/quorum"
 TIER_KEYS_DIR: Final = "/etc/gantry/tier"
 TLS_DIR: Final = "/etc/gantry/tls"
+MEMBER_TLS_DIR: Final = "/etc/gantry/member-tls"
 TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
 QUORUM_KEY: Final = "key"
 """Entry of the Secret that holds the key of a quorum; see `quorum_secret`."""

@@ -10,7 +10,7 @@ from gantry_operator.builders.config import config_map
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
-from gantry_operator.builders.tls import tls_env, tls_files
+from gantry_operator.builders.tls import member_env, member_files, tls_env, tls_files
 from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def _workload(
             *(STORE_ENV if store else ()),
             *tier_env(group),
             *tls_env(group.spec.tls),
+            *member_env(group.spec.member_tls),
             *pods.settings(settings_of(group.spec.retention, "retention")),
         ),
         ports=(*_ports(shards, door=door), *(STORE_PORTS if store else ())),
@@ -148,6 +149,7 @@ def _workload(
             pods.quorum_key(controllers.metadata.name),
             *((keys,) if keys else ()),
             *tls_files(group.spec.tls),
+            *member_files(group.spec.member_tls),
         ),
         grace_period_s=GRACE_PERIOD_S,
         beside=(_door(group, image, of_group),) if door else (),

@@ -9,7 +9,7 @@ from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
 from gantry_operator.builders.meta import Manifest, owned
 from gantry_operator.builders.network import controller_policy
-from gantry_operator.builders.tls import tls_env, tls_files
+from gantry_operator.builders.tls import member_env, member_files, tls_env, tls_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +98,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Work
             pods.QUORUM_KEY_FILE,
             *_ALLOWANCE[group.spec.allow_unauthenticated],
             *tls_env(group.spec.tls),
+            *member_env(group.spec.member_tls),
         ),
         ports=PORTS,
         http_port=names.CONTROLLER_HTTP_PORT,
@@ -106,6 +107,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Work
             pods.secret_files("admin", names.admin_secret(meta.name), names.ADMIN_DIR),
             pods.quorum_key(meta.name),
             *tls_files(group.spec.tls),
+            *member_files(group.spec.member_tls),
         ),
         grace_period_s=GRACE_PERIOD_S,
     )

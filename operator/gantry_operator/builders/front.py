@@ -9,7 +9,7 @@ from gantry_operator.builders import pods, services
 from gantry_operator.builders.meta import Manifest, owned, sealed
 from gantry_operator.builders.network import front_policy
 from gantry_operator.builders.tier import front_tier_env, tier_keys
-from gantry_operator.builders.tls import tls_env, tls_files
+from gantry_operator.builders.tls import member_env, member_files, tls_env, tls_files
 
 if TYPE_CHECKING:
     from gantry_operator.models import ControllerGroup, FrontGroup
@@ -89,6 +89,7 @@ def _deployment(group: FrontGroup, controllers: ControllerGroup, name: str, imag
         pods.quorum_key(controllers.metadata.name),
         *((bucket,) if bucket else ()),
         *tls_files(group.spec.tls),
+        *member_files(group.spec.member_tls),
     ]
     deployment["spec"] = {
         **({"replicas": group.spec.replicas} if by_spec else {}),
@@ -132,6 +133,7 @@ def _container(group: FrontGroup, controllers: ControllerGroup, image: str) -> M
             pods.QUORUM_KEY_FILE,
             *front_tier_env(group),
             *tls_env(group.spec.tls),
+            *member_env(group.spec.member_tls),
         ),
         ports=(*_ports(group), ("http", names.FRONT_HTTP_PORT)),
         http_port=names.FRONT_HTTP_PORT,

@@ -1,4 +1,4 @@
-"""Settings and files of pods that speak TLS to clients.
+"""Settings and files of pods that speak TLS to clients, and with each other.
 
 The Secret is mounted whole and as files: the kubelet replaces them when it changes, and processes
 follow them, so a new certificate restarts no pod.
@@ -15,7 +15,7 @@ from gantry_operator.builders import pods
 
 if TYPE_CHECKING:
     from gantry_operator.builders.meta import Manifest
-    from gantry_operator.models.tls import TlsWish
+    from gantry_operator.models.tls import MemberTlsWish, TlsWish
 
 _FILES = {"tls_cert_file": "tls.crt", "tls_key_file": "tls.key", "tls_ca_file": "ca.crt"}
 
@@ -34,3 +34,19 @@ def tls_files(tls: TlsWish | None) -> tuple[pods.MountedSecret, ...]:
     if tls is None:
         return ()
     return (pods.secret_files("tls", tls.secret_name, names.TLS_DIR),)
+
+
+def member_env(tls: MemberTlsWish | None) -> tuple[Manifest, ...]:
+    """The same of TLS between members."""
+    if tls is None:
+        return ()
+    files = {f"member_{name}": f"{names.MEMBER_TLS_DIR}/{file}" for name, file in _FILES.items()}
+    values = files | {"member_tls_mode": tls.mode.lower()}
+    return tuple(pods.value(variable_name(name), text) for name, text in values.items())
+
+
+def member_files(tls: MemberTlsWish | None) -> tuple[pods.MountedSecret, ...]:
+    """The Secret of members; none without it."""
+    if tls is None:
+        return ()
+    return (pods.secret_files("member-tls", tls.secret_name, names.MEMBER_TLS_DIR),)

@@ -25,7 +25,7 @@ from gantry_operator.models.parts import (
 from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
 from gantry_operator.models.retention import Retention
 from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
-from gantry_operator.models.tls import TlsWish  # noqa: TC001 - pydantic reads it
+from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - pydantic reads it
 
 
 class Replication(Model):
@@ -229,6 +229,16 @@ class BrokerGroupSpec(Model):
             "TLS of brokers and doors for clients, and where they pass clients on to the master. "
             "A change restarts the replicas one by one; one of the Secret does not. Default none: "
             "nothing is encrypted."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    member_tls: MemberTlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS between members, with certificates of both sides: of replication, the stores' "
+            "port, and what brokers say to controllers. A change restarts the replicas one by "
+            "one; one of the Secret does not. Default none: whoever has the quorum's key is "
+            "believed."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

@@ -17,7 +17,7 @@ from gantry_operator.models.parts import (
     Template,
     config_rules,
 )
-from gantry_operator.models.tls import TlsWish  # noqa: TC001 - pydantic reads it
+from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - pydantic reads it
 
 
 class ControllerGroupSpec(Model):
@@ -87,6 +87,15 @@ class ControllerGroupSpec(Model):
             "TLS of the name service for clients, and where controllers tell brokers of elections. "
             "A change restarts the controllers one by one; one of the Secret does not. Default "
             "none: nothing is encrypted."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    member_tls: MemberTlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS between members, with certificates of both sides: of Raft, and what members say "
+            "to controllers. A change restarts the controllers one by one; one of the Secret does "
+            "not. Default none: whoever has the quorum's key is believed."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

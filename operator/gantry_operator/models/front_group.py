@@ -17,7 +17,7 @@ from gantry_operator.models.parts import (
     Template,
 )
 from gantry_operator.models.tier import FrontTier  # noqa: TC001 - pydantic reads it
-from gantry_operator.models.tls import TlsWish  # noqa: TC001 - pydantic reads it
+from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - pydantic reads it
 
 MAX_REPLICAS = 100
 LAST_NODE_PORT = 32767
@@ -178,6 +178,15 @@ class FrontGroupSpec(Model):
             "TLS of fronts for clients, and where they pass clients on to masters. A change "
             "replaces the fronts one by one; one of the Secret does not. Default none: nothing is "
             "encrypted."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    member_tls: MemberTlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS between members, with certificates of both sides: of what fronts say to the "
+            "stores of brokers and to controllers. A change replaces the fronts one by one; one "
+            "of the Secret does not. Default none: whoever has the quorum's key is believed."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.settings.broker import RetentionSettings, TierSettings
 from gantry_protocol.tls.settings import TlsSettings
 from pydantic import Field
@@ -77,6 +78,7 @@ RESERVED_SETTINGS = tuple(
             *_IDENTITY,
             *RetentionSettings.model_fields,
             *TierSettings.model_fields,
+            *MemberTlsSettings.model_fields,
             *TlsSettings.model_fields,
         )
     )
