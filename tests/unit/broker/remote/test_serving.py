@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gantry_broker.clients.claim import Claim
@@ -15,7 +15,14 @@ from gantry_broker.remote.metrics import StoreCollector
 from gantry_broker.remote.reading import ReadSession
 from gantry_broker.remote.serving import StoreServer
 from gantry_protocol.errors import WireError
+from gantry_protocol.member_tls.names import Names
+from gantry_protocol.member_tls.process import MemberTls
+from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.types import BrokerId, Epoch
+from support.certificates import MemberAuthority
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HELLO = wire.Hello("c", "g", Epoch(5), "10.0.0.9:10911")
 
@@ -34,6 +41,7 @@ class Link:
     """A front's link; what is told, and whether it was closed."""
 
     peer = "p"
+    names: Names | None = None  # of its certificate
 
     def __init__(self, server: StoreServer) -> None:
         self.told: list[wire.FromStore] = []
@@ -87,6 +95,34 @@ def greeted(server: StoreServer, group: str) -> tuple[Link, Any]:
     link = Link(server)
     link.says(wire.Hello("c", group, Epoch(5), "10.0.0.9:10911"))
     return link, server.sessions(group)[-1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "uri", "reason"),
+    [
+        ("enforcing", "gantry://mq/front/c", None),
+        ("enforcing", "gantry://mq/front/d", "certificate is not for that cluster"),
+        ("enforcing", None, "certificate is not for that cluster"),
+        ("permissive", "gantry://mq/front/d", "certificate is not for that cluster"),
+        ("permissive", None, None),
+    ],
+)
+async def test_front_is_of_the_cluster_in_its_certificate(
+    server: StoreServer, tmp_path: Path, mode: str, uri: str | None, reason: str | None
+) -> None:
+    settings = MemberAuthority(tmp_path).settings("broker", "gantry://mq/broker/c/g", mode=mode)
+    server.gate.key = KeyFile(None, MemberTls(settings))
+    link = Link(server)
+    link.names = None if uri is None else Names.of([uri])
+    link.says(HELLO)
+    if reason is None:
+        assert (len(server.sessions("g")), link.told) == (1, [])
+    else:
+        (farewell,) = link.told
+        assert isinstance(farewell, wire.Farewell)
+        assert reason in farewell.reason
+        assert not server.sessions("g")
+        assert server.gate.key.tls.refused["name"] == 1
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ BROKER = Member(Role.BROKER, "prod", "orders")
         (["gantry://mq/broker/prod/orders"], Member(Role.FRONT, "prod"), False),
         (["gantry://mq/broker/test/orders"], BROKER, False),
         (["gantry://mq/broker/prod/orders2"], BROKER, False),
+        (["gantry://mq/broker/prod/orders"], Member(Role.BROKER, "prod", "orders2"), False),
         (["gantry://mq/broker/prod/bills", "gantry://mq/broker/prod/orders"], BROKER, True),
         (["gantry://mq/broker/prod/*"], BROKER, True),
         (["gantry://mq/broker/prod/ord*"], BROKER, True),
