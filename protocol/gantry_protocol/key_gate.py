@@ -25,7 +25,7 @@ from typing import cast
 from gantry_protocol.errors import ConfigError, KeyRefused
 from gantry_protocol.member_tls.arriving import MemberPort
 from gantry_protocol.member_tls.dialling import dial_member
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import (
     NONCE_BYTES,
@@ -50,11 +50,11 @@ _GREETING_BYTES = len(_HEAD) + NONCE_BYTES
 _BELIEVED = b"\x01"
 _REFUSED = b"\x00"
 
-CONTROLLER = Member(Role.CONTROLLER)
+CONTROLLER = MemberName(MemberKind.CONTROLLER)
 COMERS = {
     Purpose.RAFT: (CONTROLLER,),
-    Purpose.REPLICATION: (Member(Role.BROKER),),
-    Purpose.STORE: (Member(Role.FRONT),),
+    Purpose.REPLICATION: (MemberName(MemberKind.BROKER),),
+    Purpose.STORE: (MemberName(MemberKind.FRONT),),
 }
 """Whose certificates are believed at a port; of which group they are is judged by their first
 words."""
@@ -297,7 +297,7 @@ async def dial(
     port: int,
     key: KeyFile,
     purpose: Purpose,
-    expected: Member = CONTROLLER,
+    expected: MemberName = CONTROLLER,
 ) -> asyncio.Transport:
     """A connection to ``ip:port`` that both sides have shown the key on, for ``inner``.
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 from gantry_protocol.member_tls.arriving import MemberPort
 from gantry_protocol.member_tls.dialling import _Dialled
-from gantry_protocol.member_tls.names import Member, Names, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName, Names
 from gantry_protocol.member_tls.process import ALPN, MemberTls, why_not
 from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.tls.contexts import client_context, server_context
 from gantry_protocol.tls.settings import TlsMode
 from support.certificates import Pair
 
-BROKER = Member(Role.BROKER, "prod", "orders")
+BROKER = MemberName(MemberKind.BROKER, "prod", "orders")
 BROKER_URI = "gantry://mq/broker/prod/orders"
 
 
@@ -114,7 +114,9 @@ class Arrival:
     def __init__(self, tls: MemberTls, address: str = "10.0.0.1", port: Any = None) -> None:
         self.behind: list[Speaker] = []
         self._tls = tls
-        self.port = port or MemberPort(tls, "replication", (Member(Role.BROKER),), self._made)
+        self.port = port or MemberPort(
+            tls, "replication", (MemberName(MemberKind.BROKER),), self._made
+        )
         self.end = End(self.port(), address)
         self.end.protocol.connection_made(cast(Any, self.end))
 
@@ -141,7 +143,7 @@ class Caller:
         inner: the protocol that it dials for.
     """
 
-    def __init__(self, tls: MemberTls, expected: Member = BROKER) -> None:
+    def __init__(self, tls: MemberTls, expected: MemberName = BROKER) -> None:
         self.inner = Speaker()
         self.layer = _Dialled(lambda: self.inner, tls, expected)
         self.end = End(self.layer)
@@ -188,6 +190,6 @@ class Impostor(MemberTls):
         """What is shown."""
         return self._shown
 
-    def judge(self, secure: ssl.SSLObject, expected: Sequence[Member]) -> Names:
+    def judge(self, secure: ssl.SSLObject, expected: Sequence[MemberName]) -> Names:
         """Nobody is refused."""
         return Names("mq", tuple(expected))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.quorum_key import KeyFile, write_key
 from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.client import RemotingClient
@@ -97,10 +97,10 @@ class MemberTlsCluster:
 
     # ---- certificates
 
-    def member(self, place: Place) -> Member:
+    def member(self, place: Place) -> MemberName:
         """What the process is."""
         of = {"broker": (CLUSTER, GROUP), "front": (CLUSTER,), "controller": ()}[place.command]
-        return Member(Role(place.command), *of)
+        return MemberName(MemberKind(place.command), *of)
 
     def pair(self, place: Place) -> Pair:
         """Its files."""

@@ -20,7 +20,7 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import GantryError, WireError
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.fronts import GetFrontGroupsRequestHeader
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
@@ -75,7 +75,7 @@ class FrontServer:
         self.aged = 0
         self._next_ageing_s = 0.0
         self.directory = Directory(settings.ports)
-        self._member_tls = MemberTls(settings, [Member(Role.FRONT, settings.cluster)])
+        self._member_tls = MemberTls(settings, [MemberName(MemberKind.FRONT, settings.cluster)])
         self.key = KeyFile(settings.quorum_key_file, self._member_tls)
         self.peers = ControllerPeers(settings.controllers, self._ask_now, self.key)
         self._tls = Tls(settings)

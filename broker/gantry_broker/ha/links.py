@@ -17,7 +17,7 @@ from typing import cast
 
 from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused
 from gantry_protocol.member_tls.arriving import peer_names
-from gantry_protocol.member_tls.names import Member, Names, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName, Names
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
@@ -286,7 +286,7 @@ class ReplicationLinks:
                 CONNECT_TIMEOUT_S,
                 key=self._key,
                 purpose=Purpose.REPLICATION,
-                expected=Member(Role.BROKER, caller.cluster, caller.group),
+                expected=MemberName(MemberKind.BROKER, caller.cluster, caller.group),
             )
         except (KeyRefused, ConfigError) as error:
             if self._said != str(error):

@@ -12,7 +12,7 @@ import asyncio
 from typing import NamedTuple, Protocol
 
 from gantry_protocol.key_gate import KeyGate
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
@@ -135,7 +135,7 @@ class ReplicaListener:
         if theirs is None:
             self._refuse(link, "a link begins with Hello")
             return
-        member = Member(Role.BROKER, theirs.cluster, theirs.group)
+        member = MemberName(MemberKind.BROKER, theirs.cluster, theirs.group)
         if not self._tls.takes(link.names, member):
             why = f"it says that it is of {theirs.cluster}/{theirs.group}, its certificate is not"
             self._tls.note_refused("name", "replication", link.peer, why)

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 import google_crc32c
 from gantry_protocol.errors import ConfigError, ConnectError, RecordError
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log as logs
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
@@ -221,7 +221,7 @@ async def fetch(address: str, start: int, length: int, caller: Caller, key: KeyF
             CONNECT_TIMEOUT_S,
             key=key,
             purpose=Purpose.REPLICATION,
-            expected=Member(Role.BROKER, caller.cluster, caller.group),
+            expected=MemberName(MemberKind.BROKER, caller.cluster, caller.group),
         )
         for at in range(start, start + length, RANGE_BYTES):
             size = min(RANGE_BYTES, start + length - at)

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
@@ -73,7 +73,7 @@ class BrokerServer:
         turns, limits = Turns(), fair_limits()
         self._member_tls = MemberTls(
             settings,
-            [Member(Role.BROKER, settings.cluster, at.name) for at in settings.port_map],
+            [MemberName(MemberKind.BROKER, settings.cluster, at.name) for at in settings.port_map],
         )
         self._key = KeyFile(settings.quorum_key_file, self._member_tls)
         self._tls = Tls(settings)

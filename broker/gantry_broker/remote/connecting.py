@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused, WireError
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
@@ -148,7 +148,7 @@ class StoreConnection:
                 CONNECT_TIMEOUT_S,
                 key=self._key,
                 purpose=Purpose.STORE,
-                expected=Member(Role.BROKER, self._hello.cluster, self._hello.group),
+                expected=MemberName(MemberKind.BROKER, self._hello.cluster, self._hello.group),
             )
         except (ConnectError, ConfigError) as error:
             self.reason = str(error)

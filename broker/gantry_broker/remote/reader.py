@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused, WireError
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
@@ -111,7 +111,7 @@ class ReplicaConnection:
                 CONNECT_TIMEOUT_S,
                 key=self._key,
                 purpose=Purpose.STORE,
-                expected=Member(Role.BROKER, self._hello.cluster, self._hello.group),
+                expected=MemberName(MemberKind.BROKER, self._hello.cluster, self._hello.group),
             )
         except (ConnectError, ConfigError) as error:
             if isinstance(error, KeyRefused | ConfigError) and self._said != str(error):

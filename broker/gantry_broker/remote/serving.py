@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gantry_protocol.errors import WireError
 from gantry_protocol.key_gate import KeyGate
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.process.tasks import keep
@@ -144,7 +144,7 @@ class StoreServer:
     def _disbelief(self, link: StoreLink, hello: wire.Hello) -> str | None:
         """Why a caller is not believed to be of that cluster."""
         tls = self.gate.key.tls
-        if tls.takes(link.names, Member(Role.FRONT, hello.cluster)):
+        if tls.takes(link.names, MemberName(MemberKind.FRONT, hello.cluster)):
             return None
         why = f"it says that it is a front of {hello.cluster}, its certificate is not"
         tls.note_refused("name", "store", link.peer, why)

@@ -16,7 +16,7 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.key_gate import CONTROLLER
 from gantry_protocol.member_tls.mixed import names_of
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.key_requests import KeyRequests
@@ -35,18 +35,18 @@ OF_USERS = frozenset(
     }
 )
 SPOKEN_BY = {
-    RequestCode.BROKER_HEARTBEAT: (Role.BROKER,),
-    RequestCode.GANTRY_HEARTBEATS: (Role.BROKER,),
-    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: (Role.BROKER,),
-    RequestCode.CONTROLLER_ELECT_MASTER: (Role.BROKER,),
-    RequestCode.CONTROLLER_REGISTER_BROKER: (Role.BROKER,),
-    RequestCode.CONTROLLER_APPLY_BROKER_ID: (Role.BROKER,),
-    RequestCode.GANTRY_REPORT_CONSUMERS: (Role.BROKER,),
-    RequestCode.GANTRY_REPORT_LOCKS: (Role.BROKER,),
-    RequestCode.GANTRY_REPORT_TOPICS: (Role.BROKER,),
-    RequestCode.GANTRY_SEAL_QUEUES: (Role.BROKER,),
-    RequestCode.GANTRY_RELEASE_SEGMENTS: (Role.BROKER,),
-    RequestCode.GANTRY_GET_ACCESS: (Role.FRONT, Role.BROKER),
+    RequestCode.BROKER_HEARTBEAT: (MemberKind.BROKER,),
+    RequestCode.GANTRY_HEARTBEATS: (MemberKind.BROKER,),
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: (MemberKind.BROKER,),
+    RequestCode.CONTROLLER_ELECT_MASTER: (MemberKind.BROKER,),
+    RequestCode.CONTROLLER_REGISTER_BROKER: (MemberKind.BROKER,),
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: (MemberKind.BROKER,),
+    RequestCode.GANTRY_REPORT_CONSUMERS: (MemberKind.BROKER,),
+    RequestCode.GANTRY_REPORT_LOCKS: (MemberKind.BROKER,),
+    RequestCode.GANTRY_REPORT_TOPICS: (MemberKind.BROKER,),
+    RequestCode.GANTRY_SEAL_QUEUES: (MemberKind.BROKER,),
+    RequestCode.GANTRY_RELEASE_SEGMENTS: (MemberKind.BROKER,),
+    RequestCode.GANTRY_GET_ACCESS: (MemberKind.FRONT, MemberKind.BROKER),
 }
 """Requests that need the key and that only members send. An election by mqadmin is one of them: a
 signature can be sent again by whoever has read it, and would move a mastership."""
@@ -59,7 +59,7 @@ NO_MEMBER = (
     "The request changes the quorum's state, and TLS between members is enforced here: send it by "
     "TLS and show a certificate {}."
 )
-MEMBERS = (CONTROLLER, Member(Role.BROKER), Member(Role.FRONT))
+MEMBERS = (CONTROLLER, MemberName(MemberKind.BROKER), MemberName(MemberKind.FRONT))
 """Whose certificates are believed at the controllers' port."""
 
 MISSIGNED = (
@@ -67,7 +67,7 @@ MISSIGNED = (
     "use the access key gantry, and the line in quorum_key_file as the secret key."
 )
 
-_SPOKEN_BY: dict[int, tuple[Role, ...]] = {int(code): who for code, who in SPOKEN_BY.items()}
+_SPOKEN_BY: dict[int, tuple[MemberKind, ...]] = {int(code): who for code, who in SPOKEN_BY.items()}
 
 _log = log.get("guard")
 
@@ -133,7 +133,7 @@ class Guard:
         names = names_of(connection.attrs)
         return any(
             self._tls.takes(names, member)
-            for member in (CONTROLLER, Member(Role.BROKER, cluster, group))
+            for member in (CONTROLLER, MemberName(MemberKind.BROKER, cluster, group))
         )
 
     def _members_objection(
@@ -144,14 +144,14 @@ class Guard:
         spoken_by = _SPOKEN_BY.get(command.code, ())
         ext = command.ext or {}
         cluster, group = ext.get("clusterName") or "", ext.get("brokerName") or ""
-        wanted = [CONTROLLER, *(Member(role, cluster, group) for role in spoken_by)]
+        wanted = [CONTROLLER, *(MemberName(kind, cluster, group) for kind in spoken_by)]
         if names is None and not spoken_by and self._is_signed(command):
             return None
         if any(self._tls.takes(names, member) for member in (wanted if spoken_by else MEMBERS)):
             return None
         last = wanted[-1]
         of = f" of {'/'.join(filter(None, (last.cluster, last.group)))}" if last.cluster else ""
-        whose = f"of a {last.role}{of}" if spoken_by else "of a member"
+        whose = f"of a {last.kind}{of}" if spoken_by else "of a member"
         said = "no certificate was shown" if names is None else f"it shows that of {names}"
         self.refused += 1
         self._tls.note_refused(

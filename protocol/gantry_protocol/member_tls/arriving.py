@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from gantry_protocol.errors import ConfigError, MemberRefused
-from gantry_protocol.member_tls.names import Member, Names
+from gantry_protocol.member_tls.names import MemberName, Names
 from gantry_protocol.member_tls.process import ALPN, MemberTls, why_not
 from gantry_protocol.tls.layer import Course, TlsLayer
 
@@ -53,7 +53,7 @@ class MemberPort:
     """
 
     def __init__(
-        self, tls: MemberTls, port: str, expected: Sequence[Member], behind: Factory
+        self, tls: MemberTls, port: str, expected: Sequence[MemberName], behind: Factory
     ) -> None:
         """Nobody has come."""
         self.tls = tls

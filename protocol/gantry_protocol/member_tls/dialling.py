@@ -7,7 +7,7 @@ from typing import Any
 
 from gantry_protocol.errors import ConfigError, MemberRefused
 from gantry_protocol.member_tls.arriving import BELIEVED, PEER_NAMES, WHY_BYTES_MAX
-from gantry_protocol.member_tls.names import Member, Names
+from gantry_protocol.member_tls.names import MemberName, Names
 from gantry_protocol.member_tls.process import ALPN, MemberTls, why_not
 from gantry_protocol.tls.layer import Course, TlsLayer
 
@@ -15,7 +15,7 @@ Factory = Callable[[], asyncio.Protocol]
 
 
 async def dial_member(
-    inner: Factory, ip: str, port: int, tls: MemberTls, expected: Member
+    inner: Factory, ip: str, port: int, tls: MemberTls, expected: MemberName
 ) -> asyncio.Transport:
     """A connection to ``ip:port`` for ``inner``, by TLS where ``tls`` is on.
 
@@ -34,7 +34,7 @@ async def dial_member(
             raise
         except (ssl.SSLError, ConnectionError, MemberRefused, ConfigError) as error:
             why = why_not(error)
-            tls.note_refused("listener", f"{expected.role} dialled", f"{ip}:{port}", why)
+            tls.note_refused("listener", f"{expected.kind} dialled", f"{ip}:{port}", why)
             if tls.is_enforced:
                 raise MemberRefused(why) from error
             tls.plain_dials += 1
@@ -43,7 +43,7 @@ async def dial_member(
 
 
 async def _dial(
-    inner: Factory, ip: str, port: int, tls: MemberTls, expected: Member
+    inner: Factory, ip: str, port: int, tls: MemberTls, expected: MemberName
 ) -> asyncio.Transport:
     transport, dialled = await asyncio.get_running_loop().create_connection(
         lambda: _Dialled(inner, tls, expected), ip, port
@@ -59,7 +59,7 @@ async def _dial(
 class _Dialled(TlsLayer):
     """The dialler's side of one connection."""
 
-    def __init__(self, inner: Factory, tls: MemberTls, expected: Member) -> None:
+    def __init__(self, inner: Factory, tls: MemberTls, expected: MemberName) -> None:
         super().__init__()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._factory = inner

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gantry_protocol.errors import MemberRefused
 from gantry_protocol.member_tls.arriving import BELIEVED, PEER_NAMES, refusal
-from gantry_protocol.member_tls.names import Member, Names
+from gantry_protocol.member_tls.names import MemberName, Names
 from gantry_protocol.member_tls.process import ALPN, MemberTls
 from gantry_protocol.tls.admission import Admission
 from gantry_protocol.tls.settings import TlsMode
@@ -30,7 +30,7 @@ class MixedPort:
         handshake_failures: handshakes that ended otherwise than well.
     """
 
-    def __init__(self, tls: MemberTls, expected: Sequence[Member]) -> None:
+    def __init__(self, tls: MemberTls, expected: Sequence[MemberName]) -> None:
         """Nobody has come."""
         self.mode = TlsMode.PERMISSIVE if tls.is_on else TlsMode.DISABLED
         self.plain_refused = 0

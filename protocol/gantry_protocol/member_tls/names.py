@@ -24,7 +24,7 @@ ANY = "*"
 NAMES_MAX = 1000  # in one certificate, each of a group
 
 
-class Role(StrEnum):
+class MemberKind(StrEnum):
     """The kind of process that a member is."""
 
     CONTROLLER = "controller"
@@ -32,10 +32,10 @@ class Role(StrEnum):
     FRONT = "front"
 
 
-_PARTS = {Role.CONTROLLER: 0, Role.FRONT: 1, Role.BROKER: 2}  # after the role
+_PARTS = {MemberKind.CONTROLLER: 0, MemberKind.FRONT: 1, MemberKind.BROKER: 2}  # after the kind
 
 
-class Member(NamedTuple):
+class MemberName(NamedTuple):
     """A member whatever its domain: one that is expected somewhere, or that a process is.
 
     Attributes:
@@ -43,21 +43,21 @@ class Member(NamedTuple):
         group: the same, and for a front.
     """
 
-    role: Role
+    kind: MemberKind
     cluster: str = ""
     group: str = ""
 
     def in_domain(self, domain: str) -> str:
         """The URI."""
-        parts = (self.cluster, self.group)[: _PARTS[self.role]]
-        return "/".join((f"{SCHEME}{domain}/{self.role}", *(quote(part, "*") for part in parts)))
+        parts = (self.cluster, self.group)[: _PARTS[self.kind]]
+        return "/".join((f"{SCHEME}{domain}/{self.kind}", *(quote(part, "*") for part in parts)))
 
 
 class Names(NamedTuple):
     """The names in one certificate; all are of one domain."""
 
     domain: str
-    members: tuple[Member, ...]
+    members: tuple[MemberName, ...]
 
     @classmethod
     def of(cls, uris: Iterable[str]) -> Self | None:
@@ -77,7 +77,7 @@ class Names(NamedTuple):
             raise ValueError(f"its names are of several domains: {', '.join(sorted(domains))}")
         return cls(parsed[0][0], tuple(member for _, member in parsed))
 
-    def has(self, wanted: Member) -> bool:
+    def has(self, wanted: MemberName) -> bool:
         """Whether one of them is ``wanted``, or of its kind where parts of that are empty."""
         return any(_fits(member, wanted) for member in self.members)
 
@@ -87,9 +87,9 @@ class Names(NamedTuple):
         return ", ".join(some) + (", …" if len(self.members) > len(some) else "")
 
 
-def _fits(member: Member, wanted: Member) -> bool:
+def _fits(member: MemberName, wanted: MemberName) -> bool:
     return (
-        member.role is wanted.role
+        member.kind is wanted.kind
         and _is_named(member.cluster, wanted.cluster)
         and _is_named(member.group, wanted.group)
     )
@@ -101,15 +101,15 @@ def _is_named(pattern: str, name: str) -> bool:
     return pattern.endswith(ANY) and name.startswith(pattern.removesuffix(ANY))
 
 
-def _parse(uri: str) -> tuple[str, Member]:
+def _parse(uri: str) -> tuple[str, MemberName]:
     domain, *parts = uri.removeprefix(SCHEME).split("/")
-    role = next((item for item in Role if parts and parts[0] == item), None)
+    kind = next((item for item in MemberKind if parts and parts[0] == item), None)
     named = [unquote(part) for part in parts[1:]]
     if (
-        role is None
+        kind is None
         or not domain
         or not all(named)
-        or len(named) != _PARTS[role]
+        or len(named) != _PARTS[kind]
         or any(ANY in part.removesuffix(ANY) for part in named)
         or (len(named) > 1 and ANY in named[0])
     ):
@@ -117,4 +117,4 @@ def _parse(uri: str) -> tuple[str, Member]:
             f"its name {uri[:200]!r} is none of {SCHEME}DOMAIN/controller, "
             f"{SCHEME}DOMAIN/broker/CLUSTER/GROUP and {SCHEME}DOMAIN/front/CLUSTER"
         )
-    return domain, Member(role, *named)
+    return domain, MemberName(kind, *named)

@@ -21,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gantry_protocol.errors import ConfigError, MemberRefused
-from gantry_protocol.member_tls.names import Member, Names
+from gantry_protocol.member_tls.names import MemberName, Names
 from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.member_tls.turns import HandshakeTurns
 from gantry_protocol.process import log
@@ -53,7 +53,7 @@ _log = log.get("member tls")
 
 
 class MemberCertificate:
-    """What was made of the three files.
+    """Contexts and names, made of the three files.
 
     Attributes:
         listening: for connections that come to a port between members.
@@ -63,7 +63,7 @@ class MemberCertificate:
         expires_s: when it ends, in seconds since 1970.
     """
 
-    def __init__(self, cert: Path, key: Path, ca: Path, needs: Sequence[Member]) -> None:
+    def __init__(self, cert: Path, key: Path, ca: Path, needs: Sequence[MemberName]) -> None:
         """Reads the files.
 
         Raises:
@@ -81,7 +81,7 @@ class MemberCertificate:
             context.num_tickets = 0  # nobody resumes a session, so that each is judged anew
 
 
-def _own_names(cert: Path, needs: Sequence[Member]) -> Names:
+def _own_names(cert: Path, needs: Sequence[MemberName]) -> Names:
     try:
         names = Names.of(uris_of(first_certificate(read_text(cert))))
     except ValueError as error:
@@ -118,7 +118,7 @@ class MemberTls:
     def __init__(
         self,
         settings: MemberTlsSettings,
-        needs: Sequence[Member] = (),
+        needs: Sequence[MemberName] = (),
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Nothing is read before ``load``, or the first connection."""
@@ -181,7 +181,7 @@ class MemberTls:
             _log.warning("the member certificate ends soon, renew it", days_left=round(days, 1))
         return newest
 
-    def judge(self, secure: ssl.SSLObject, expected: Sequence[Member]) -> Names:
+    def judge(self, secure: ssl.SSLObject, expected: Sequence[MemberName]) -> Names:
         """The names of the peer, whose handshake ended well.
 
         Raises:
@@ -204,7 +204,7 @@ class MemberTls:
             raise MemberRefused(f"its certificate is for {names}, and not for {wanted}")
         return names
 
-    def takes(self, names: Names | None, member: Member) -> bool:
+    def takes(self, names: Names | None, member: MemberName) -> bool:
         """Whether somebody with ``names``, or without a certificate, is taken for ``member``."""
         return not self.is_enforced if names is None else names.has(member)
 

@@ -30,7 +30,7 @@ from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.hosts import resolve, split_address
 from gantry_protocol.key_gate import CONTROLLER, dial
 from gantry_protocol.member_tls.dialling import dial_member
-from gantry_protocol.member_tls.names import Member
+from gantry_protocol.member_tls.names import MemberName
 from gantry_protocol.member_tls.process import NO_MEMBER_TLS, MemberTls
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
@@ -330,7 +330,7 @@ async def open_connection(
     *,
     key: KeyFile = NO_KEY,
     purpose: Purpose = Purpose.CONTROL,
-    expected: Member = CONTROLLER,
+    expected: MemberName = CONTROLLER,
     tls: Tls = NO_TLS,
     member_tls: MemberTls = NO_MEMBER_TLS,
 ) -> asyncio.Transport:

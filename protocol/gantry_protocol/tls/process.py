@@ -92,7 +92,7 @@ class Tls:
         return self.for_server().context
 
     def admit(self, secure: ssl.SSLObject, attrs: dict[str, Any]) -> Admission:
-        """Whoever has shaken hands is served: a context says whose certificates will do."""
+        """Everybody who has shaken hands: the context says whose certificates will do."""
         return EVERYBODY
 
     def for_client(self) -> ssl.SSLContext | None:

@@ -18,11 +18,12 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import ConnectError, MemberRefused
 from gantry_protocol.frame import encode
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls
 from gantry_protocol.quorum_key import KeyFile, Purpose
 from gantry_protocol.remoting.client import RemotingClient, open_connection
 from gantry_protocol.remoting.key_requests import show_key
+from gantry_protocol.remoting.signatures import sign, signed_content
 from gantry_protocol.types import Epoch
 from support.certificates import MemberAuthority
 from support.member_pipe import Impostor, Speaker
@@ -41,7 +42,7 @@ from support.patience import PATIENCE_S
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 GATES = ((RAFT, Purpose.RAFT, 0), (HA, Purpose.REPLICATION, 3), (STORE, Purpose.STORE, 3))
-ORDERS = Member(Role.BROKER, CLUSTER, GROUP)
+ORDERS = MemberName(MemberKind.BROKER, CLUSTER, GROUP)
 
 
 async def plain_connections(cluster: MemberTlsCluster, *places: Place) -> float:
@@ -254,6 +255,29 @@ async def test_client_by_tls_reads_at_the_controllers_port(cluster: MemberTlsClu
     (size,) = struct.unpack(">I", await asyncio.wait_for(reader.readexactly(4), PATIENCE_S))
     assert b'"code":0' in await reader.readexactly(size)
     writer.close()
+
+
+async def test_old_broker_by_tls_shows_a_certificate(
+    cluster: MemberTlsCluster,
+) -> None:
+    """Of the old kind: it signs its requests, and knows nothing of how members greet."""
+    pair = cluster.authority.issue("old", f"gantry://mq/broker/{CLUSTER}/{GROUP}")
+    ext = {
+        "clusterName": CLUSTER, "brokerName": GROUP, "brokerId": "9", "brokerAddr": "1.2.3.4:5",
+        "epoch": "1", "maxOffset": "1", "confirmOffset": "1", "heartbeatTimeoutMills": "1000",
+        "AccessKey": "gantry",
+    }  # fmt: skip
+    ext["Signature"] = sign(cluster.key.keys()[0], signed_content(ext, b"")).decode()
+    for shown, code in ((True, ResponseCode.SUCCESS), (False, ResponseCode.NO_PERMISSION)):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if shown:
+            context.load_cert_chain(pair.cert, pair.key)
+        reader, writer = await asyncio.open_connection(cluster.places[0].ip, CONTROL, ssl=context)
+        writer.write(encode(request(904, ext)))
+        (size,) = struct.unpack(">I", await asyncio.wait_for(reader.readexactly(4), PATIENCE_S))
+        assert b'"code":%d,' % code in await reader.readexactly(size)
+        writer.close()
 
 
 async def test_process_with_the_certificate_of_another_does_not_start(

@@ -127,8 +127,8 @@ MUTANTS = (
         "broker-speaks-for-all-groups",
         "a broker of one group registers, and is elected, in another one",
         f"{GATE}:Guard._members_objection",
-        "Member(role, cluster, group)",
-        "Member(role)",
+        "MemberName(kind, cluster, group)",
+        "MemberName(kind)",
         f"{GUARD}::test_nobody_speaks_for_another_group",
     ),
     _mutant(

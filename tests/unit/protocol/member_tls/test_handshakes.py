@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gantry_protocol.member_tls import arriving, process
 from gantry_protocol.member_tls.arriving import PEER_NAMES, REFUSED
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls
 from gantry_protocol.member_tls.turns import SLICE_S, HandshakeTurns
 from support.certificates import MemberAuthority
@@ -111,7 +111,7 @@ async def test_dialler_tells_a_hostile_listener_nothing(
 
 
 async def test_dialler_tells_another_group_nothing(authority: MemberAuthority) -> None:
-    bills = Member(Role.BROKER, "prod", "bills")
+    bills = MemberName(MemberKind.BROKER, "prod", "bills")
     caller = Caller(member(authority), bills)
     why = await caller.meet(Arrival(member(authority)))
     assert why == f"its certificate is for {BROKER_URI}, and not for gantry://mq/broker/prod/bills"

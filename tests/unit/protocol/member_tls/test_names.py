@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_protocol.member_tls.names import Member, Names, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName, Names
 from gantry_protocol.tls.alt_names import uris_of
 from gantry_protocol.tls.der import first_certificate
 from support.certificates import MemberAuthority
@@ -14,31 +14,42 @@ from support.certificates import MemberAuthority
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BROKER = Member(Role.BROKER, "prod", "orders")
+BROKER = MemberName(MemberKind.BROKER, "prod", "orders")
+FRONT = MemberName(MemberKind.FRONT, "prod")
 
 
 @pytest.mark.parametrize(
     ("uris", "wanted", "has"),
     [
-        (["gantry://mq/controller"], Member(Role.CONTROLLER), True),
+        (["gantry://mq/controller"], MemberName(MemberKind.CONTROLLER), True),
         (["gantry://mq/controller"], BROKER, False),
         (["gantry://mq/broker/prod/orders"], BROKER, True),
-        (["gantry://mq/broker/prod/orders"], Member(Role.BROKER), True),
-        (["gantry://mq/broker/prod/orders"], Member(Role.FRONT, "prod"), False),
+        (["gantry://mq/broker/prod/orders"], MemberName(MemberKind.BROKER), True),
+        (["gantry://mq/broker/prod/orders"], FRONT, False),
         (["gantry://mq/broker/test/orders"], BROKER, False),
         (["gantry://mq/broker/prod/orders2"], BROKER, False),
-        (["gantry://mq/broker/prod/orders"], Member(Role.BROKER, "prod", "orders2"), False),
+        (
+            ["gantry://mq/broker/prod/orders"],
+            MemberName(MemberKind.BROKER, "prod", "orders2"),
+            False,
+        ),
         (["gantry://mq/broker/prod/bills", "gantry://mq/broker/prod/orders"], BROKER, True),
         (["gantry://mq/broker/prod/*"], BROKER, True),
         (["gantry://mq/broker/prod/ord*"], BROKER, True),
         (["gantry://mq/broker/prod/bill*"], BROKER, False),
         (["gantry://mq/broker/test/*"], BROKER, False),
-        (["gantry://mq/broker/a%20b/c%2Fd"], Member(Role.BROKER, "a b", "c/d"), True),
-        (["https://other.example/x", "gantry://mq/front/prod"], Member(Role.FRONT, "prod"), True),
-        (["gantry://mq/front/prod"], Member(Role.FRONT, "test"), False),
+        (["gantry://mq/broker/a%20b/c%2Fd"], MemberName(MemberKind.BROKER, "a b", "c/d"), True),
+        (
+            ["https://other.example/x", "gantry://mq/front/prod"],
+            MemberName(MemberKind.FRONT, "prod"),
+            True,
+        ),
+        (["gantry://mq/front/prod"], MemberName(MemberKind.FRONT, "test"), False),
     ],
 )
-def test_certificate_is_for_whom_it_names(uris: list[str], wanted: Member, *, has: bool) -> None:
+def test_certificate_is_for_whom_it_names(
+    uris: list[str], wanted: MemberName, *, has: bool
+) -> None:
     names = Names.of(uris)
     assert names is not None
     assert names.domain == "mq"
@@ -78,7 +89,11 @@ def test_names_of_two_domains_are_refused() -> None:
 
 
 def test_name_is_written_as_it_is_read() -> None:
-    for member in (Member(Role.CONTROLLER), BROKER, Member(Role.BROKER, "a b", "c/d*")):
+    for member in (
+        MemberName(MemberKind.CONTROLLER),
+        BROKER,
+        MemberName(MemberKind.BROKER, "a b", "c/d*"),
+    ):
         names = Names.of([member.in_domain("mq")])
         assert names == Names("mq", (member,))
 

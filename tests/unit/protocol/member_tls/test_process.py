@@ -13,7 +13,7 @@ from gantry_broker.host.settings import BrokerSettings
 from gantry_controller.settings import ControllerSettings
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.member_tls import process
-from gantry_protocol.member_tls.names import Member, Role
+from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import NO_MEMBER_TLS, MemberTls, MemberTlsCollector
 from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.process.config import load_settings
@@ -87,7 +87,7 @@ def test_process_does_not_start_with_the_certificate_of_another(
 
 
 def test_process_of_many_groups_needs_all_names(authority: MemberAuthority) -> None:
-    groups = [Member(Role.BROKER, "prod", f"shard-{number}") for number in range(3)]
+    groups = [MemberName(MemberKind.BROKER, "prod", f"shard-{number}") for number in range(3)]
     MemberTls(authority.settings("all", "gantry://mq/broker/prod/shard-*"), groups).load()
     uris = [group.in_domain("mq") for group in groups]
     MemberTls(authority.settings("each", *uris), groups).load()
