@@ -112,7 +112,7 @@ class _Arrived(TlsLayer):
             super().connection_lost(exc)
         elif self.course is Course.SHAKING:
             self.course = Course.ENDED
-            self._note("certificate", "it left amid the handshake")
+            self._note("left", "it left amid the handshake")
 
     def data_received(self, data: bytes) -> None:
         if self.course is Course.ASKED:

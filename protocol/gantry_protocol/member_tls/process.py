@@ -43,11 +43,11 @@ ALPN = "gantry-member/1"
 LOG_EVERY_S = 1.0
 WARN_BEFORE_S = 7 * 86_400.0
 WARN_EVERY_S = 3600.0
-REASONS = ("plain", "certificate", "name", "time", "crowd", "listener")
+REASONS = ("plain", "certificate", "name", "left", "time", "crowd", "listener")
 """Of refusals: no TLS where it is enforced; a certificate that is missing or not believed, or a
-handshake that failed otherwise; a name that is not the expected one; a handshake that took too
-long; too many at once; a listener that this process dialled and did not believe, or that did not
-believe it."""
+handshake that failed otherwise; a name that is not the expected one; a peer that was gone before
+the end of its handshake; a handshake that took too long; too many at once; a listener that this
+process dialled and did not believe, or that did not believe it."""
 
 _log = log.get("member tls")
 
@@ -235,6 +235,11 @@ def why_not(error: Exception) -> str:
         return "it shows no certificate"
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
         return f"it does not believe the certificate of this process ({error.reason})"
+    if isinstance(error, ConnectionError):
+        return (
+            "it ended the connection amid the handshake: it is older, was given no "
+            "member_tls_cert_file, or stops"
+        )
     return "it speaks no TLS between members: it is older, or was given no member_tls_cert_file"
 
 
@@ -275,9 +280,9 @@ class MemberTlsCollector(Collector):
         refused = CounterMetricFamily(
             "gantry_member_tls_refused",
             "Connections between members that were refused: no TLS (plain), a certificate that is "
-            "missing or not believed (certificate), one of another member (name), a handshake that "
-            "took too long (time), too many at once (crowd), a listener that was dialled "
-            "(listener).",
+            "missing or not believed (certificate), one of another member (name), a peer that was "
+            "gone amid its handshake (left), a handshake that took too long (time), too many at "
+            "once (crowd), a listener that was dialled (listener).",
             labels=["reason"],
         )
         for reason, count in tls.refused.items():

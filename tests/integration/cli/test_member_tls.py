@@ -76,8 +76,9 @@ async def test_way_from_none_to_enforced_loses_nothing(tmp_path: Path) -> None:
             for place, found in figures.items():
                 assert found["handshakes_total"] > 0 or place.command != "controller", place
                 assert found["plain_dials_total"] == found["plain_accepted_total"] == 0, place
-                refusals = {name: value for name, value in found.items() if "refused" in name}
-                assert set(refusals.values()) == {0.0}, (place, refusals)
+                for name, value in found.items():  # who is restarted may leave amid a handshake
+                    if name.startswith("refused") and "left" not in name:
+                        assert value == 0, (place, name, cluster.said(place))
 
             for place in cluster.places:
                 cluster.renew(place)

@@ -259,3 +259,13 @@ async def test_handshakes_take_turns_by_address_and_leave_time() -> None:
         while len(turns):
             await asyncio.sleep(0.001)
     assert served[2:] == [f"flood-{number}" for number in range(1, 6)]
+
+
+async def test_peer_that_leaves_amid_its_handshake_is_counted(authority: MemberAuthority) -> None:
+    tls = member(authority)
+    arrival = Arrival(tls)
+    caller = Caller(member(authority))
+    await arrival.hear(caller.end.said)
+    arrival.end.protocol.connection_lost(None)
+    assert refused(tls) == {"left": 1}
+    assert len(arrival.port) == 0
