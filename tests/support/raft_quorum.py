@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_controller.node import NodeOptions, RaftNode
 from gantry_lab.bench.ports import free_ports
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.types import Index, NodeId, Term
 from support.patience import PATIENCE_S
 
@@ -40,8 +41,15 @@ class Journal:
 class Quorum:
     """Nodes that can be stopped and started again on their directories."""
 
-    def __init__(self, root: Path, members: int = 3, **options: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        members: int = 3,
+        keys: dict[NodeId, KeyFile] | None = None,
+        **options: Any,
+    ) -> None:
         self.root = root
+        self.keys = keys or {}
         self.options = options
         ports = free_ports(members)
         self.peers = {NodeId(n + 1): f"127.0.0.1:{port}" for n, port in enumerate(ports)}
@@ -58,6 +66,7 @@ class Quorum:
             "node_id": node_id,
             "peers": self.peers,
             "directory": self.directory(node_id),
+            "key": self.keys.get(node_id, NO_KEY),
         }
         settings |= {**self.options, **options}
         peers: dict[NodeId, str] = settings["peers"]

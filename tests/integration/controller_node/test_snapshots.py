@@ -12,7 +12,10 @@ from gantry_controller.node import shipping
 from gantry_controller.node.snapshots import SnapshotBusy, due_at
 from gantry_controller.raft import shipment
 from gantry_protocol.errors import CorruptionError
+from gantry_protocol.member_tls.process import NO_MEMBER_TLS, MemberTls
+from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.types import NodeId
+from support.certificates import MemberAuthority
 from support.raft_quorum import Quorum, call, running, until
 
 if TYPE_CHECKING:
@@ -29,6 +32,12 @@ async def write_many(quorum: Quorum, count: int, tag: bytes = b"v") -> list[byte
         outcomes = await asyncio.gather(*wave)
         assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     return commands
+
+
+def _member_tls(authority: MemberAuthority, mode: str | None) -> MemberTls:
+    if mode is None:
+        return NO_MEMBER_TLS
+    return MemberTls(authority.settings("controller", "gantry://mq/controller", mode=mode))
 
 
 def names(quorum: Quorum, node: int) -> list[str]:
@@ -83,8 +92,17 @@ def test_much_state_is_not_written_for_little_log(least: int, size: int, due: in
     assert due_at(least, size) == due
 
 
-async def test_a_follower_that_is_too_far_behind_gets_the_snapshot(tmp_path: Path) -> None:
-    async with running(tmp_path, **SMALL) as quorum:
+@pytest.mark.parametrize("modes", [(None,) * 3, ("enforcing",) * 3, (None, None, "permissive")])
+async def test_a_follower_that_is_too_far_behind_gets_the_snapshot(
+    tmp_path: Path, modes: tuple[str | None, ...]
+) -> None:
+    """Also by TLS between members, of which one may have no certificate yet, nor a key."""
+    authority = MemberAuthority(tmp_path / "authority")
+    keys = {
+        NodeId(number): KeyFile(None, _member_tls(authority, mode))
+        for number, mode in enumerate(modes, start=1)
+    }
+    async with running(tmp_path, keys=keys, **SMALL) as quorum:
         leader = await quorum.leader()
         late = next(node for node in quorum.peers if node != leader.node_id)
         await quorum.stop(late)
@@ -99,6 +117,8 @@ async def test_a_follower_that_is_too_far_behind_gets_the_snapshot(tmp_path: Pat
         await quorum.stop(late)
         await quorum.start(late)
         await quorum.agree_on(commands + more)
+    handshakes = sum(key.tls.handshakes for key in keys.values())
+    assert handshakes >= 6 if set(modes) == {"enforcing"} else not handshakes
 
 
 async def test_a_broken_transfer_goes_on_where_it_was(

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import uvloop
 from gantry_protocol.remoting.server import Handler, RemotingServer
+from support.certificates import Authority, Pair
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -29,3 +31,15 @@ async def serve() -> AsyncIterator[StartServer]:
     yield start
     for server in servers:
         await server.stop(grace_s=0)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Of the processes of a module."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def pair(authority: Authority, tmp_path: Path) -> Pair:
+    """A certificate of it."""
+    return authority.issue("brokers", into=Pair(tmp_path / "tls.crt", tmp_path / "tls.key"))

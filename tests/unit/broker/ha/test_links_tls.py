@@ -35,6 +35,8 @@ class Side:
         authority: MemberAuthority,
         mode: str | None,
         groups: tuple[str, ...] = ("orders",),
+        *,
+        is_keyed: bool = True,
     ) -> None:
         uris = [f"gantry://mq/broker/c/{group}" for group in groups]
         tls = (
@@ -42,7 +44,7 @@ class Side:
             if mode is None
             else {"tls": MemberTls(authority.settings("-".join(groups), *uris, mode=mode))}
         )
-        self.key = KeyFile(write_key(directory / "key"), **tls)
+        self.key = KeyFile(write_key(directory / "key") if is_keyed else None, **tls)
         self.events: list[ev.Event] = []
         self.links = ReplicationLinks(lambda: ORDERS, self.events.append, lambda: None, self.key)
         self.listener = ReplicaListener(self.key)
@@ -76,10 +78,11 @@ async def meet(listener: Side, dialler: Side) -> None:
 
 @pytest.mark.parametrize("listener", [None, "permissive", "enforcing"])
 @pytest.mark.parametrize("dialler", [None, "permissive", "enforcing"])
+@pytest.mark.parametrize("is_keyed", [True, False])
 async def test_modes_that_go_together(
-    make: Callable[..., Side], listener: str | None, dialler: str | None
+    make: Callable[..., Side], listener: str | None, dialler: str | None, *, is_keyed: bool
 ) -> None:
-    one, other = make(listener), make(dialler)
+    one, other = make(listener, is_keyed=is_keyed), make(dialler, is_keyed=is_keyed)
     try:
         await meet(one, other)
         speak = {listener, dialler} != {None, "enforcing"}

@@ -11,13 +11,15 @@ from gantry_broker.ha.wire import Frames
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote import serving
 from gantry_broker.remote.connecting import StoreConnection
+from gantry_broker.remote.link import StoreLink
 from gantry_broker.remote.metrics import StoreCollector
 from gantry_broker.remote.reading import ReadSession
 from gantry_broker.remote.serving import StoreServer
 from gantry_protocol.errors import WireError
 from gantry_protocol.member_tls.names import Names
 from gantry_protocol.member_tls.process import MemberTls
-from gantry_protocol.quorum_key import KeyFile
+from gantry_protocol.quorum_key import KeyFile, Purpose
+from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import BrokerId, Epoch
 from support.certificates import MemberAuthority
 
@@ -244,3 +246,19 @@ def test_a_replica_is_read_from_while_it_may_be(server: StoreServer, is_offered:
     other = Link(server)
     other.says(HELLO)
     assert other.told == [wire.Farewell("this is not the master of its group")]
+
+
+async def test_permissive_front_is_served_by_an_older_broker(tmp_path: Path) -> None:
+    """It has neither a certificate nor a key, and ends what is no frame."""
+    settings = MemberAuthority(tmp_path).settings("front", "gantry://mq/front/c")
+    key = KeyFile(None, MemberTls(settings))
+    older = StoreServer()
+    await older.start("127.0.0.1", 0)
+    link = StoreLink(
+        opened=lambda _: None, received=lambda *_: None, lost=lambda *_: None, holds_back=False
+    )
+    address = f"127.0.0.1:{older.port}"
+    await open_connection(lambda: link, address, 5, key=key, purpose=Purpose.STORE)
+    assert key.tls.plain_dials == 1
+    link.close("done")
+    await older.stop()
