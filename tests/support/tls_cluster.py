@@ -61,10 +61,7 @@ class TlsCluster(CliCluster):
         total = 0.0
         for pod, where in self.pods().items():
             if part in pod:
-                with urlopen(f"http://{where['ip']}:{port}/metrics", timeout=10) as answer:
-                    lines = answer.read().decode().splitlines()
-                found = [line.split() for line in lines if line.startswith(f"{name} ")]
-                total += sum(float(value) for _, value in found)
+                total += metric(where["ip"], port, name)
         return total
 
     def is_everywhere(self, mode: str) -> bool:
@@ -76,7 +73,7 @@ class TlsCluster(CliCluster):
         ]
         kinds = ("controllergroups", "brokergroups", "frontgroups")
         resources = [one for kind in kinds for one in (self.object(kind) or {"items": []})["items"]]
-        return set(told) == {mode.lower()} and all(map(_is_ready, resources))
+        return set(told) == {mode.lower()} and all(map(is_ready, resources))
 
     def wish(self, mode: str | None, *, fronted: bool = False) -> None:
         """Have all groups speak TLS in this mode; None: they speak none."""
@@ -89,7 +86,15 @@ class TlsCluster(CliCluster):
             self.gantry_applies(yaml.safe_dump(body))
 
 
-def _is_ready(resource: dict[str, Any]) -> bool:
+def metric(ip: str, port: int, name: str) -> float:
+    """A metric without labels, of the process there."""
+    with urlopen(f"http://{ip}:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def is_ready(resource: dict[str, Any]) -> bool:
+    """Whether a resource is as it is wished now."""
     status = resource.get("status") or {}
     ready = [one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"]
     is_seen = status.get("observedGeneration") == resource["metadata"]["generation"]
