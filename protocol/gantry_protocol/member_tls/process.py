@@ -79,6 +79,9 @@ class MemberCertificate:
             context.set_alpn_protocols([ALPN])
         for context in (self.listening, self.optional):
             context.num_tickets = 0  # nobody resumes a session, so that each is judged anew
+            context.options |= ssl.OP_NO_TICKET
+        for context in (self.listening, self.dialling):
+            context.minimum_version = ssl.TLSVersion.TLSv1_3  # both sides are of our kind
 
 
 def _own_names(cert: Path, needs: Sequence[MemberName]) -> Names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,3 +158,14 @@ def test_metrics_have_zeros_without_a_certificate() -> None:
     ]
     assert {item.value for item in samples} == {0.0}
     assert {item.labels.get("reason") for item in samples} == {None, *process.REASONS}
+
+
+def test_members_speak_the_newest_version_and_tools_another_one(
+    authority: MemberAuthority,
+) -> None:
+    made = MemberTls(authority.settings("versions", BROKER_URI)).certificate()
+    assert made.listening.minimum_version is made.dialling.minimum_version
+    assert made.listening.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert made.optional.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert made.listening.verify_mode is made.dialling.verify_mode is ssl.CERT_REQUIRED
+    assert made.listening.num_tickets == made.optional.num_tickets == 0
