@@ -16,7 +16,7 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.key_gate import CONTROLLER
 from gantry_protocol.member_tls.mixed import names_of
-from gantry_protocol.member_tls.names import MemberKind, MemberName
+from gantry_protocol.member_tls.names import MemberKind, MemberName, Names
 from gantry_protocol.process import log
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.key_requests import KeyRequests
@@ -50,6 +50,9 @@ SPOKEN_BY = {
 }
 """Requests that need the key and that only members send. An election by mqadmin is one of them: a
 signature can be sent again by whoever has read it, and would move a mastership."""
+
+OF_MANY = frozenset({RequestCode.GANTRY_HEARTBEATS, RequestCode.GANTRY_GET_ACCESS})
+"""Those that name no group: each row of heartbeats is judged by itself, users are the cluster's."""
 
 REFUSAL = (
     "The request changes the quorum's state, and no quorum key was shown: set quorum_key_file "
@@ -131,10 +134,10 @@ class Guard:
     def speaks_for(self, connection: Connection, cluster: str, group: str) -> bool:
         """Whether the sender may speak for a member of that group."""
         names = names_of(connection.attrs)
-        return any(
-            self._tls.takes(names, member)
-            for member in (CONTROLLER, MemberName(MemberKind.BROKER, cluster, group))
-        )
+        if self._tls.takes(names, CONTROLLER):
+            return True
+        broker = MemberName(MemberKind.BROKER, cluster, group)
+        return bool(cluster and group) and self._tls.takes(names, broker)
 
     def _members_objection(
         self, connection: Connection, command: RemotingCommand
@@ -142,9 +145,13 @@ class Guard:
         """The answer to a request of whoever shows no certificate, or another member's."""
         names = names_of(connection.attrs)
         spoken_by = _SPOKEN_BY.get(command.code, ())
+        if names is not None and spoken_by and command.code not in OF_MANY:
+            name_cluster(command, names)
         ext = command.ext or {}
         cluster, group = ext.get("clusterName") or "", ext.get("brokerName") or ""
         wanted = [CONTROLLER, *(MemberName(kind, cluster, group) for kind in spoken_by)]
+        if names is not None and not (cluster and group) and command.code not in OF_MANY:
+            wanted = [CONTROLLER]  # it would stand for any group
         if names is None and not spoken_by and self._is_signed(command):
             return None
         if any(self._tls.takes(names, member) for member in (wanted if spoken_by else MEMBERS)):
@@ -171,6 +178,20 @@ class Guard:
             if self.refused % LOG_EVERY == 0:
                 _log.warning("signature cannot be judged", reason=error)
             return False
+
+
+def name_cluster(command: RemotingCommand, names: Names) -> None:
+    """A request that names a group and no cluster is of the cluster in the certificate.
+
+    Brokers of the old kind leave it out, and the group of that name could be another cluster's.
+    """
+    ext = command.ext or {}
+    group = ext.get("brokerName") or ""
+    if group and not ext.get("clusterName"):
+        asked = MemberName(MemberKind.BROKER, "", group)
+        cluster = next((one.cluster for one in names.members if names.only(one).has(asked)), "")
+        if cluster:
+            command.ext = {**ext, "clusterName": cluster}
 
 
 def _name(code: int) -> str:

@@ -81,6 +81,10 @@ class Names(NamedTuple):
         """Whether one of them is ``wanted``, or of its kind where parts of that are empty."""
         return any(_fits(member, wanted) for member in self.members)
 
+    def only(self, member: MemberName) -> Self:
+        """One of them, by itself."""
+        return type(self)(self.domain, (member,))
+
     def __str__(self) -> str:
         """The first ones, as URIs."""
         some = [member.in_domain(self.domain) for member in self.members[:3]]

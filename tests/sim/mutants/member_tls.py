@@ -132,6 +132,22 @@ MUTANTS = (
         f"{GUARD}::test_nobody_speaks_for_another_group",
     ),
     _mutant(
+        "group-of-any-cluster",
+        "a broker that leaves the cluster out speaks for the group of its name in another one",
+        f"{GATE}:name_cluster",
+        "if cluster:",
+        "if False:",
+        f"{GUARD}::test_request_without_a_cluster_is_of_the_cluster_in_the_certificate",
+    ),
+    _mutant(
+        "no-group-is-any-group",
+        "a broker that names no group is heard as one of all",
+        f"{GATE}:Guard._members_objection",
+        "wanted = [CONTROLLER]",
+        "pass",
+        f"{GUARD}::test_who_names_no_group_is_heard_of_none",
+    ),
+    _mutant(
         "first-row-stands-for-all",
         "a heartbeat of many rows keeps members of other groups alive",
         "gantry_controller.remoting.control:ControllerRequests._heartbeats",

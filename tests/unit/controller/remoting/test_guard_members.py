@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gantry_controller.remoting.guard import SPOKEN_BY
+from gantry_controller.remoting.guard import OF_MANY, SPOKEN_BY
 from gantry_controller.requests import REMOTING
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.batches import HeartbeatRow, HeartbeatsBody
@@ -195,4 +195,42 @@ async def test_name_service_is_as_the_key_says(tmp_path: Path, authority: Member
     harness = Harness(key(tmp_path, authority))
     for code in (100, 103, 205):
         assert not is_refused(ask(harness, request(code, EXT), None, named=True))
+    await harness.close()
+
+
+@pytest.mark.parametrize("code", sorted(set(SPOKEN_BY) - OF_MANY), ids=lambda code: code.name)
+@pytest.mark.parametrize("ext", [{}, {"brokerName": ""}, {"clusterName": CLUSTER}])
+async def test_who_names_no_group_is_heard_of_none(
+    tmp_path: Path, authority: MemberAuthority, code: RequestCode, ext: dict[str, str]
+) -> None:
+    harness = Harness(key(tmp_path, authority))
+    assert is_refused(ask(harness, request(code, ext), f"gantry://mq/broker/{CLUSTER}/*"))
+    await harness.close()
+
+
+@pytest.mark.parametrize(("cluster", "heard"), [(CLUSTER, True), ("another", False)])
+async def test_request_without_a_cluster_is_of_the_cluster_in_the_certificate(
+    tmp_path: Path, authority: MemberAuthority, cluster: str, *, heard: bool
+) -> None:
+    """Only this cluster has the group, so that its name would be enough."""
+    harness = Harness(key(tmp_path, authority))
+    uri = f"gantry://mq/broker/{cluster}/{NAME}"
+    whole = {"clusterName": CLUSTER, "brokerName": NAME, "appliedBrokerId": "1"}
+    whole["registerCheckCode"] = "a;1"
+    assert ask(harness, request(1013, whole), "gantry://mq/controller").code == 0
+    asked = request(1013, {**whole, "clusterName": ""})
+    ask(harness, asked, uri)
+    assert asked.ext is not None
+    assert (asked.ext["clusterName"] == CLUSTER) is heard
+    await harness.close()
+
+
+async def test_rows_without_a_cluster_are_of_nobody(
+    tmp_path: Path, authority: MemberAuthority
+) -> None:
+    harness = Harness(key(tmp_path, authority))
+    row = HeartbeatRow(NAME, "1.2.3.4:5", BrokerId(1), "i", Epoch(0), Offset(0), Offset(0))
+    command = request(RequestCode.GANTRY_HEARTBEATS, body=encode_body(HeartbeatsBody("", 1, [row])))
+    answer = ask(harness, command, f"gantry://mq/broker/{CLUSTER}/{NAME}")
+    assert answer.code == ResponseCode.NO_PERMISSION
     await harness.close()
