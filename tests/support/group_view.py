@@ -240,6 +240,7 @@ class FakeConnection:
         self.turns = Turns()
         self.replies: list[tuple[RemotingCommand, RemotingCommand]] = []
         self.sent: list[RemotingCommand] = []
+        self.words: dict[int, dict[str, str] | None] = {}
 
     def reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         if not self.closed:
@@ -248,6 +249,10 @@ class FakeConnection:
     def reply_frame(self, request: RemotingCommand, frame: bytes) -> None:
         (response,) = FrameDecoder().feed(frame)
         self.reply(request, response)
+
+    def reword(self, request: RemotingCommand, ext: dict[str, str]) -> None:
+        self.words.setdefault(id(request), request.ext)
+        request.ext = ext
 
     def send(self, command: RemotingCommand) -> None:
         self.sent.append(command)

@@ -16,15 +16,16 @@ over to another process (:mod:`gantry_protocol.remoting.splice`), which may give
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, reply
 from gantry_protocol.errors import FrameError
 from gantry_protocol.frame import MAX_HEADER_BYTES, TOO_LARGE, FrameDecoder, encode
 from gantry_protocol.hosts import address_of
+from gantry_protocol.remoting.corking import cork
 from gantry_protocol.remoting.rules import BUSY
 from gantry_protocol.remoting.turns import LARGE_BYTES, SHARE_FRAMES, SHARE_S, Standing
 
@@ -36,8 +37,6 @@ HIGH_WATER_BYTES = 1024 * 1024  # unsent bytes from which on a peer is no longer
 LATE_S = 0.5  # what waited for less is never too old
 SKIP_PAUSE_S = 0.01  # after each piece of a body that is not kept: 25 MB/s are read past at most
 _CLOSE_GRACE_S = 1.0  # how long a closing connection may take to deliver what was written
-
-_TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
 
 
 class Connection(asyncio.Protocol):
@@ -90,8 +89,10 @@ class Connection(asyncio.Protocol):
         self._late_s = 0.0  # since then, where that is worth looking at
         self._framed_s = 0.0  # loop time of the last whole frame, or of the first byte since
         self._serving: RemotingCommand | None = None  # with the handler, unanswered
+        self._said: dict[str, str] | None = None  # its own fields, where that was reworded
         self._dispatching = False
-        self._unanswered: dict[int, RemotingCommand] = {}  # by identity: opaques may repeat
+        # By identity, as opaques may repeat; with the own fields of those that were reworded.
+        self._unanswered: dict[int, tuple[RemotingCommand, dict[str, str] | None]] = {}
         self._unanswered_bytes = 0  # their bodies
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -202,12 +203,8 @@ class Connection(asyncio.Protocol):
     def release(self) -> None:
         """Serve the held requests here after all."""
         assert self._held is not None
-        assert not self._dispatching
         data, self._held = bytes(self._held), None
-        if self.closed:
-            return
-        self.turns.used(self._go(data))
-        self._read_on()
+        self.detach(data)
 
     # What the splice calls.
 
@@ -226,11 +223,20 @@ class Connection(asyncio.Protocol):
         return data
 
     def take_unanswered(self) -> list[RemotingCommand]:
-        """The requests without an answer; from now on an answer to them is dropped."""
+        """The requests without an answer, as said; from now on an answer to them is dropped."""
         taken = list(self._unanswered.values())
-        for request in taken:
+        for request, _ in taken:
             self._is_due(request)
-        return taken
+        return [item if said is None else replace(item, ext=said) for item, said in taken]
+
+    def reword(self, request: RemotingCommand, ext: dict[str, str]) -> None:
+        """Have ``request`` served as if it said ``ext``; ``take_unanswered`` has its own words."""
+        if request is self._serving:
+            self._said = self._said or request.ext
+        elif id(request) in self._unanswered:
+            _, said = self._unanswered[id(request)]
+            self._unanswered[id(request)] = request, said or request.ext
+        request.ext = ext
 
     def entrust(self, request: RemotingCommand) -> None:
         """Of what the pipe took, this process answers ``request``, by ``reply`` as any other."""
@@ -249,10 +255,7 @@ class Connection(asyncio.Protocol):
 
     def cork(self) -> None:
         """Let what is written next and the end that follows reach the client as one."""
-        found = None if self._transport is None else self._transport.get_extra_info("socket")
-        if found is not None and _TCP_CORK is not None:
-            with suppress(OSError):
-                found.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 1)
+        cork(self._transport)
 
     def write_raw(self, data: bytes) -> None:
         """Hand bytes of the other side to the client, as they are."""
@@ -285,10 +288,7 @@ class Connection(asyncio.Protocol):
         self._stop_waiting()
         self._transport = None
         self.count_unread()
-        self._stats.in_flight -= len(self._unanswered)
-        self._stats.in_flight_bytes -= self._unanswered_bytes
-        self._unanswered.clear()
-        self._unanswered_bytes = 0
+        self.take_unanswered()
         self._batch, self._next = [], 0
         self._held, self._put_off = None, b""
         self._out.clear()
@@ -487,7 +487,7 @@ class Connection(asyncio.Protocol):
                 stats.busy += 1
                 self._send_reply(request, BUSY)
                 return
-        self._serving = request
+        self._serving, self._said = request, None
         try:
             response = server.handler(self, request)
         except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
@@ -500,11 +500,11 @@ class Connection(asyncio.Protocol):
         if response is not None:
             self._send_reply(request, response)
         else:
-            self._owe(request)
+            self._owe(request, self._said)
 
-    def _owe(self, request: RemotingCommand) -> None:
+    def _owe(self, request: RemotingCommand, said: dict[str, str] | None = None) -> None:
         """Its answer comes later."""
-        self._unanswered[id(request)] = request
+        self._unanswered[id(request)] = request, said
         self._count_unanswered(request, 1)
 
     def _count_unanswered(self, request: RemotingCommand, change: int) -> None:

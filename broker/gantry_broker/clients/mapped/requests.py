@@ -391,8 +391,9 @@ class MappedRequests:
     def _served_here(self, asked: _Asked, queue_id: int) -> RemotingCommand | None:
         if self._closed:
             return _refused(asked, _MOVING)
-        # The very request: the connection knows it again when it is answered.
-        asked.request.ext = _about(asked, queue_id).ext
+        # The very request: the connection knows it again when it is answered. Whoever is given it
+        # next, should it not be, looks up the client's own number anew.
+        asked.connection.reword(asked.request, _about(asked, queue_id).ext or {})
         return asked.handler(asked.connection, asked.request)
 
     # ---- what another group holds

@@ -472,6 +472,55 @@ async def test_what_a_deposed_master_has_not_answered_goes_to_the_next_one(
     assert not client.closed
 
 
+@pytest.mark.parametrize("is_reworded_later", [False, True], ids=["at-once", "after-a-wait"])
+@pytest.mark.parametrize("is_same_process", [False, True], ids=["another", "itself"])
+async def test_the_next_master_is_given_a_requests_own_words(
+    members: tuple[Member, Member], is_reworded_later: bool, is_same_process: bool
+) -> None:
+    """The last one may have had it served as another: under them its signature does not fit."""
+    one, other = members
+    asked: list[tuple[Connection, RemotingCommand]] = []
+    heard: list[dict[str, str] | None] = []
+
+    def park(conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        if command.code == RequestCode.HEART_BEAT:
+            return reply(command)
+        if command.code == READ or not is_reworded_later:
+            conn.reword(command, {"queueId": "4096"})
+        if command.code == READ:
+            return reply(command)  # its words are nobody else's
+        return asked.append((conn, command))
+
+    def serve(conn: Connection, command: RemotingCommand) -> RemotingCommand:
+        if command.code != RequestCode.HEART_BEAT:
+            heard.append(command.ext)
+        return reply(command, remark="next")
+
+    one.become_master()
+    one.router.processor = park
+    client = await one.client()
+    await ask(client, RequestCode.HEART_BEAT)
+    await client.call(request(READ, {"queueId": "3"}), 5)
+    said = {"queueId": "0", "Signature": "s"}
+    asking = asyncio.create_task(client.call(request(WRITE, said), 5))
+    await until(lambda: len(asked) == 1)
+    ((conn, command),) = asked
+    for number in ("1", "2"):  # a queue may be looked up more than once
+        conn.reword(command, {**said, "queueId": number})
+    one.serving = False
+    one.router.end_sessions(list(one.server.connections.values()))
+    assert command.ext == {**said, "queueId": "2"}  # whoever serves it still may read on
+    if is_same_process:
+        one.become_master()
+        one.router.processor = serve
+    else:
+        other.become_master()
+        other.router.processor = serve
+        one.follow(other.address)
+    assert (await asking).remark == "next"
+    assert heard == [said]
+
+
 async def test_a_master_that_is_cut_off_lets_its_clients_go(
     members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -760,3 +760,17 @@ async def test_a_queue_that_the_topic_does_not_have(mapped: MappedGroup) -> None
     for code, ext in ((SEND, send_ext(1)), (PULL, pull_ext(0, 1)), (COMMIT, queue_ext(1))):
         assert mapped.code(mapped.ask(code, {**ext, "commitOffset": 0})) == 29
     assert mapped.code(mapped.ask(QUERY, queue_ext(1), version=STATIC)) == 29
+
+
+# ---- the next process
+
+
+async def test_a_requests_own_number_is_kept_for_who_serves_it_next(mapped: MappedGroup) -> None:
+    """There the queue may be another one, and no signature fits a number that nobody signed."""
+    await mapped.begin()
+    mapped.tell(CAME)
+    asked = mapped.ask(SEND, send_ext())
+    assert stored(mapped) == [(AGAIN, 40)]
+    assert mapped.connection.words[id(asked)] == {
+        name: str(value) for name, value in send_ext().items()
+    }
