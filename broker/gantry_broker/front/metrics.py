@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.process.metrics import counter, gauge
+from gantry_protocol.remoting.access_metrics import access_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients.access_metrics import access_metrics
 from gantry_broker.front.bucket.metrics import bucket_metrics
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import Any
 
 from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.remoting.access_metrics import access_metrics
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients.access_metrics import access_metrics
 from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.clients.delivery import Delivery

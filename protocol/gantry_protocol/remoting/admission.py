@@ -4,12 +4,16 @@ A signature is upstream's: the HMAC-SHA1, with the user's secret, of the values 
 fields but itself in the order of their names, then the body. It does not cover the code, and it can
 be sent again by who reads it on its way; TLS prevents that.
 
+One of the cluster's own processes may make a request *on behalf* of a user whose signature it has
+judged itself (a proxy): it names the user and the address, and signs with the quorum's key. Such a
+request is judged by that user's rules.
+
 Pure: the state of the users comes in, a refusal or nothing comes out. What is refused names the
 user, what was asked and why; never a secret, and not whether a user exists.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gantry_protocol.access.judgement import Demand, Judge
@@ -18,6 +22,7 @@ from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import WireError
 from gantry_protocol.remoting import demands
+from gantry_protocol.remoting.demands import Demands
 from gantry_protocol.remoting.signatures import (
     ACCESS_KEY_FIELD,
     SIGNATURE_FIELD,
@@ -25,6 +30,7 @@ from gantry_protocol.remoting.signatures import (
     signed_content,
 )
 
+BEHALF_FIELD, SOURCE_FIELD = "gantryFor", "gantryFrom"  # a user, and the address it came from
 SHOWN_CHARS = 64  # of a user's name, which may be anything that a stranger writes
 _NOBODY = "-"
 NOBODYS = frozenset({"unsigned", "signature"})  # reasons of denials: no user has signed
@@ -90,32 +96,65 @@ class Users:
         shown = ext.get(SIGNATURE_FIELD, "")
         code = _code_name(command.code)
         if not name or not shown:
-            sentence = f"{code} is not signed, and this cluster serves nobody without a user"
-            return Denied(_NOBODY, "unsigned", sentence)
+            return unsigned(code)
+        denied = self.not_signed(
+            name, code, lambda user: _has_signed(user, ext, command.body, shown)
+        )
+        return denied or self.judged(name, code, self._row(command), source)
+
+    def admit_for(self, name: str, command: RemotingCommand, source: str) -> Admitted | Denied:
+        """The same of ``command`` on behalf of the user ``name``, who has signed elsewhere."""
+        return self.judged(name, _code_name(command.code), self._row(command), source)
+
+    def not_signed(self, name: str, what: str, has_signed: Callable[[User], bool]) -> Denied | None:
+        """The denial of ``what``, unless a user ``name`` is known who has signed it."""
         user = self._users.get(name)
+        if user is not None and has_signed(user):
+            return None
         label = name[:SHOWN_CHARS]
-        if user is None or not _has_signed(user, ext, command.body, shown):
-            return Denied(
-                label,
-                "signature",
-                f"User:{label} is not known here, or has not signed {code} with its secret",
-            )
+        sentence = f"User:{label} is not known here, or has not signed {what} with its secret"
+        return Denied(label, "signature", sentence)
+
+    def judged(
+        self, name: str, what: str, demanded: Callable[[], Demands] | None, source: str
+    ) -> Admitted | Denied:
+        """Whether the user ``name``, who has signed, may do this from the address ``source``.
+
+        Args:
+            name: of the user.
+            what: for people.
+            demanded: what it needs; None: to be a super user.
+            source: an address.
+        """
+        label = name[:SHOWN_CHARS]
+        user = self._users.get(name)
+        if user is None:
+            return Denied(label, "unknown", f"User:{label} is not known here")
         if not user.is_enabled:
             return Denied(label, "disabled", f"User:{label} is disabled")
         if user.is_super:
             return Admitted(name, None)
-        row = demands.TABLE.get(command.code)
-        if row is None:
-            sentence = f"User:{label} may not make {code}: super users may"
+        if demanded is None:
+            sentence = f"User:{label} may not make {what}: super users may"
             return Denied(label, "super", sentence)
         judge = self._judge(name, user)
         try:
-            refused = judge.refused(row(command, self._cluster), source)
+            refused = judge.refused(demanded(), source)
         except WireError as error:
-            return Denied(label, "unreadable", f"{code} of User:{label} cannot be judged: {error}")
+            return Denied(label, "unreadable", f"{what} of User:{label} cannot be judged: {error}")
         if refused is not None:
             return Denied(label, "rules", denial(label, refused, source))
         return Admitted(name, judge)
+
+    def _row(self, command: RemotingCommand) -> Callable[[], Demands] | None:
+        row = demands.TABLE.get(command.code)
+        return None if row is None else lambda: row(command, self._cluster)
+
+
+def unsigned(what: str) -> Denied:
+    """The denial of what nobody has signed."""
+    sentence = f"{what} is not signed, and this cluster serves nobody without a user"
+    return Denied(_NOBODY, "unsigned", sentence)
 
 
 def denial(user: str, refused: Demand, source: str) -> str:

@@ -104,10 +104,11 @@ def _end_transaction(command: RemotingCommand, _: str) -> Demands:
 def _popped(command: RemotingCommand, _: str) -> Demands:
     """What was popped is named by its topic, or by one of the group's own retry topics."""
     ext = command.ext or {}
-    return _popped_of(ext.get("consumerGroup"), ext.get("topic"))
+    return popped_of(ext.get("consumerGroup"), ext.get("topic"))
 
 
-def _popped_of(name: str | None, at: str | None) -> Demands:
+def popped_of(name: str | None, at: str | None) -> Demands:
+    """The demands of who has a message of the topic ``at`` in the group ``name``."""
     retry = f"{RETRY_PREFIX}{name}"
     if at is not None and at.startswith((f"{retry}_", f"{retry}+")):
         return (group(name, SUB),)
@@ -144,7 +145,7 @@ class _GroupName(Body, frozen=True):
 
 def _batch_ack(command: RemotingCommand, _: str) -> Demands:
     for item in decode_body(_Acks, command.body).acks:
-        yield from _popped_of(item.group, item.topic)
+        yield from popped_of(item.group, item.topic)
 
 
 def _heartbeat(command: RemotingCommand, _: str) -> Demands:

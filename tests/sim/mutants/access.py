@@ -34,7 +34,7 @@ MUTANTS = (
     _mutant(
         "disabled-users-go-on",
         "a user that was disabled goes on reading and writing",
-        "gantry_protocol.remoting.admission:Users.admit",
+        "gantry_protocol.remoting.admission:Users.judged",
         "if not user.is_enabled:",
         "if False:",
         SIGNED,
@@ -42,9 +42,9 @@ MUTANTS = (
     _mutant(
         "any-secret-will-do",
         "whoever knows a user's name is this user",
-        "gantry_protocol.remoting.admission:Users.admit",
-        "if user is None or not _has_signed(user, ext, command.body, shown):",
-        "if user is None:",
+        "gantry_protocol.remoting.admission:Users.not_signed",
+        "if user is not None and has_signed(user):",
+        "if user is not None:",
         SIGNED,
     ),
     _mutant(
@@ -147,7 +147,7 @@ MUTANTS = (
     _mutant(
         "a-denial-for-each-invented-name",
         "a stranger fills the log by signing each request as another user",
-        "gantry_broker.clients.access:ClusterUsers.note",
+        "gantry_protocol.remoting.known_users:KnownUsers.note",
         'who = f"({denied.reason})" if denied.reason in NOBODYS else user',
         "who = user",
         GATE,

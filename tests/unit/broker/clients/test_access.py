@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gantry_broker.clients import ClientProcessor, access
+from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.access import MAY, USER_CODES, ClusterUsers, Gate, stand_before
 from gantry_broker.clients.users import UserRequests
 from gantry_broker.host.hosting import _ABOUT_MEMBER
@@ -18,8 +18,8 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import RequestTimeout
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, read_keys, write_key
-from gantry_protocol.remoting import demands
-from gantry_protocol.remoting.admission import signed
+from gantry_protocol.remoting import demands, known_users
+from gantry_protocol.remoting.admission import BEHALF_FIELD, SOURCE_FIELD, signed
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.signatures import SIGNATURE_FIELD, is_signed
 from msgspec.structs import replace
@@ -169,6 +169,60 @@ async def test_who_has_the_quorums_key_is_one_of_ours(
     users.stop()
 
 
+async def test_a_proxy_may_do_what_the_user_may_that_it_names(
+    controllers: Controllers, tmp_path: Path
+) -> None:
+    key = KeyFile(write_key(tmp_path / "key"))
+    users = start(controllers, key)
+    near = make_rule("Topic:near", ["Pub"], ["10.0.0.0/8"])
+    ada = replace(ADA, rules=(*ADA.rules, near))
+    off = User(SECRET, "Super", "disable")
+    controllers.say(told(ada=ada, off=off, root=User(SECRET, "Super")))
+
+    def asked(name: str, topic: str = "t", source: str = "10.0.0.9") -> RemotingCommand:
+        return request(SEND, {"b": topic, BEHALF_FIELD: name, SOURCE_FIELD: source})
+
+    assert visit(users, users.sign(asked("ada"))) is None
+    assert visit(users, users.sign(asked("root", "any"))) is None
+    assert visit(users, users.sign(asked("ada", "near"))) is None
+    denied = [
+        asked("ada", "other"),
+        asked("ada", "near", "11.0.0.9"),  # the broker's own peer is in the network
+        asked("off"),
+        asked("nobody"),
+        asked(""),
+    ]
+    assert [visit(users, users.sign(command)) for command in denied] == [DENIED] * len(denied)
+    assert users.denied == {"rules": 2, "disabled": 1, "unknown": 2}
+    # A user that names another one is itself and nobody else.
+    assert visit(users, signed(asked("root", "any"), "ada", SECRET.encode())) == DENIED
+    assert visit(users, signed(asked("root"), "ada", SECRET.encode())) is None
+    back = request(RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "g", BEHALF_FIELD: "ada"})
+    visitor = Visitor()
+    assert Gate(users).objection(visitor, users.sign(back)) is None  # type: ignore[arg-type]
+    assert not visitor.attrs[MAY]("t")  # the message that is at the place which it names
+    users.stop()
+
+
+async def test_the_key_is_read_now_and_then(
+    controllers: Controllers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = KeyFile(write_key(tmp_path / "key"))
+    users = start(controllers, key)
+    controllers.say(told(ada=ADA))
+    now_s = 100.0
+    monkeypatch.setattr(known_users.time, "monotonic", lambda: now_s)
+    first = users.sign(request(SEND, {"b": "any"}))
+    assert visit(users, first) is None
+    assert key.file is not None
+    key.file.write_text("another key, as long as it has to be\n")
+    assert visit(users, first) is None
+    now_s += known_users.KEY_AGE_S
+    assert visit(users, first) == DENIED
+    assert visit(users, users.sign(request(SEND, {"b": "any"}))) is None
+    users.stop()
+
+
 async def test_what_a_member_reads_is_asked_of_the_user_that_sends_it_back(
     controllers: Controllers,
 ) -> None:
@@ -224,7 +278,7 @@ async def test_a_denial_is_logged_once_a_second_with_those_between(
     caplog.set_level(logging.INFO, "gantry.access")
     caplog.clear()
     now_s = 100.0
-    monkeypatch.setattr(access.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(known_users.time, "monotonic", lambda: now_s)
     for _ in range(5):
         visit(users, send("other"))
         visit(users, request(SEND))
@@ -235,13 +289,13 @@ async def test_a_denial_is_logged_once_a_second_with_those_between(
     assert (facts["user"], facts["why"], facts["unsaid"]) == ("ada", "rules", 4)
     assert users.denied == {"rules": 6, "unsigned": 5}
     now_s, logged = now_s + 1.5, len(caplog.records)
-    for number in range(3 * access.LOGGED_USERS_MAX):
+    for number in range(3 * known_users.LOGGED_USERS_MAX):
         visit(users, send(user=f"stranger-{number}"))
     assert len(caplog.records) == logged + 1, "strangers fill no disk by inventing names"
     controllers.say(told(index=2, **{f"u{number}": User(SECRET) for number in range(600)}))
     for number in range(600):
         visit(users, send(user=f"u{number}"))
-    assert len(users._quiet) <= access.LOGGED_USERS_MAX
+    assert len(users._quiet) <= known_users.LOGGED_USERS_MAX
     users.stop()
 
 

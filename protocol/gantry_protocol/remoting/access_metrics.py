@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from gantry_protocol.process.metrics import counter, gauge
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from gantry_broker.clients.access import ClusterUsers
+from gantry_protocol.process.metrics import counter, gauge
+from gantry_protocol.remoting.known_users import KnownUsers
 
-REASONS = ("unsigned", "signature", "disabled", "super", "rules", "unreadable")
+REASONS = ("unsigned", "signature", "disabled", "super", "rules", "unreadable", "unknown")
 
 
-def access_metrics(prefix: str, access: ClusterUsers) -> Iterable[Metric]:
+def access_metrics(prefix: str, access: KnownUsers) -> Iterable[Metric]:
     """The metrics as of now."""
     yield gauge(
         f"{prefix}_access_enabled",
