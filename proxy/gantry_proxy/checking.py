@@ -74,7 +74,7 @@ class Checking:
         record = decode_record(body)
         properties = decode_properties(record.properties)
         topic = properties.get(REAL_TOPIC, record.topic)
-        streams = [item for item in self._clients.streams.values() if topic in item.topics]
+        streams = self._clients.senders(topic)
         if not streams:
             self.unanswered += 1
             return

@@ -44,7 +44,7 @@ from gantry_proxy.messages import (
 )
 from gantry_proxy.producing import within_s
 from gantry_proxy.renewing import RENEWED_MS, Renewal, Renewals
-from gantry_proxy.rpc import client_id
+from gantry_proxy.rpc import client_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -109,7 +109,7 @@ class Consuming:
             self.received += given
         finally:
             if given < len(found):  # the client is gone
-                self._give_back(wanted, found[given:])
+                self._give_back(wanted, call, found[given:])
         ended = ReceiveMessageResponse()
         ended.delivery_timestamp.FromMilliseconds(time.time_ns() // 1_000_000)
         yield ended
@@ -135,46 +135,48 @@ class Consuming:
             order=config.consume_message_orderly,
             attempt_id=wanted.attempt_id if wanted.HasField("attempt_id") else None,
         )
-        command = request(RequestCode.POP_MESSAGE, to_ext(header))
+        command = request(RequestCode.POP_MESSAGE, to_ext(header) | call.behalf)
         popping = asyncio.ensure_future(
             self._masters.poll(address, command, poll_ms / 1000 + ANSWER_S)
         )
         try:
             answer = await asyncio.shield(popping)
         except asyncio.CancelledError:  # what comes yet is nobody's: not for its invisible time
-            popping.add_done_callback(lambda done: self._came_late(wanted, place, done))
+            popping.add_done_callback(lambda done: self._came_late(wanted, call, place, done))
             raise
         messages = _messages(answer, place)
         if wanted.auto_renew:
-            client = client_id(call)
+            client = client_key(call)
+            handed = [handles.parse(item.system_properties.receipt_handle) for item in messages]
             self._renewals.hold(
-                Renewal(client, group, topic, handles.parse(item.system_properties.receipt_handle))
-                for item in messages
+                Renewal(client, group, topic, handle, call.behalf) for handle in handed
             )
         return messages
 
-    def _came_late(self, wanted: Any, place: str, done: asyncio.Future[RemotingCommand]) -> None:
+    def _came_late(
+        self, wanted: Any, call: Call, place: str, done: asyncio.Future[RemotingCommand]
+    ) -> None:
         if done.cancelled() or done.exception() is not None:
             return
         try:
-            self._give_back(wanted, _messages(done.result(), place))
+            self._give_back(wanted, call, _messages(done.result(), place))
         except CallRefused:
             return
 
-    def _give_back(self, wanted: Any, messages: list[Any]) -> None:
+    def _give_back(self, wanted: Any, call: Call, messages: list[Any]) -> None:
         """Have others get messages whose client is gone."""
         self.returned += len(messages)
         for message in messages:
-            task = asyncio.create_task(self._return(wanted, message))
+            task = asyncio.create_task(self._return(wanted, call, message))
             self._returning.add(task)
             task.add_done_callback(self._returning.discard)
 
-    async def _return(self, wanted: Any, message: Any) -> None:
+    async def _return(self, wanted: Any, call: Call, message: Any) -> None:
         try:
             handle = handles.parse(message.system_properties.receipt_handle)
             topic, group = topic_of(wanted.message_queue.topic), group_of(wanted.group)
             self._renewals.drop(handle)
-            await self._change(topic, group, handle, AT_ONCE_MS, RETURN_S)
+            await self._change(topic, group, handle, AT_ONCE_MS, RETURN_S, call)
         except CallRefused:
             return  # it comes again when its time is over
 
@@ -209,7 +211,7 @@ class Consuming:
             )
             await self._masters.carry_out(
                 address,
-                lambda: request(RequestCode.ACK_MESSAGE, to_ext(header)),
+                lambda: request(RequestCode.ACK_MESSAGE, to_ext(header) | call.behalf),
                 within_s(call),
                 repeatable=True,
             )
@@ -230,7 +232,7 @@ class Consuming:
         if not 0 <= wanted_ms <= INVISIBLE_MAX_MS:
             raise _no_invisible_time(wanted_ms, 0)
         self._renewals.drop(handle)
-        answer = await self._change(topic, group, handle, wanted_ms, within_s(call))
+        answer = await self._change(topic, group, handle, wanted_ms, within_s(call), call)
         header = from_ext(ChangeInvisibleTimeResponseHeader, answer.ext)
         response = ChangeInvisibleDurationResponse()
         refusals.write(response.status)
@@ -238,7 +240,13 @@ class Consuming:
         return response
 
     async def _change(
-        self, topic: str, group: str, handle: Handle, invisible_ms: int, limit_s: float
+        self,
+        topic: str,
+        group: str,
+        handle: Handle,
+        invisible_ms: int,
+        limit_s: float,
+        call: Call,
     ) -> RemotingCommand:
         address = await self._masters.place(topic, handle.broker_name)
         header = ChangeInvisibleTimeRequestHeader(
@@ -251,7 +259,7 @@ class Consuming:
         )
         return await self._masters.carry_out(
             address,
-            lambda: request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, to_ext(header)),
+            lambda: request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, to_ext(header) | call.behalf),
             limit_s,
         )
 
@@ -274,7 +282,7 @@ class Consuming:
         )
         await self._masters.carry_out(
             address,
-            lambda: request(RequestCode.CONSUMER_SEND_MSG_BACK, to_ext(header)),
+            lambda: request(RequestCode.CONSUMER_SEND_MSG_BACK, to_ext(header) | call.behalf),
             within_s(call),
         )
         refused = await self._ack(topic, group, wanted.receipt_handle, call)
@@ -343,7 +351,10 @@ class Consuming:
     ) -> RemotingCommand:
         address = await self._masters.place(topic, queue.broker.name)
         return await self._masters.carry_out(
-            address, lambda: request(code, to_ext(header)), within_s(call), repeatable=True
+            address,
+            lambda: request(code, to_ext(header) | call.behalf),
+            within_s(call),
+            repeatable=True,
         )
 
 

@@ -37,6 +37,7 @@ class GrpcCall:
 
     def __init__(self, context: Any) -> None:
         self._context = context
+        self.behalf: dict[str, str] = {}
         self.metadata: Mapping[str, str] = {
             item.key: item.value
             for item in context.invocation_metadata()

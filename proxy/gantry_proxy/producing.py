@@ -75,7 +75,7 @@ class Producing:
         response = SendMessageResponse()
         answer = await self._masters.call(
             group.address,
-            lambda: _request(messages, group.broker_name, queue_id),
+            lambda: _request(messages, group.broker_name, queue_id, call.behalf),
             within_s(call),
         )
         if answer.code not in STORED:
@@ -138,12 +138,13 @@ class Producing:
             commit_log_offset=named.physical_offset,
             commit_or_rollback=RESOLUTIONS.get(wanted.resolution, 0),
             from_transaction_check=wanted.source == 2,
+            topic=topic,
             msg_id=named.message_id,
             transaction_id=named.transaction_id,
         )
         await self._masters.carry_out(
             address,
-            lambda: request(RequestCode.END_TRANSACTION, to_ext(header)),
+            lambda: request(RequestCode.END_TRANSACTION, to_ext(header) | call.behalf),
             within_s(call),
             repeatable=True,
         )
@@ -168,7 +169,7 @@ class Producing:
         header = RecallMessageRequestHeader(topic, wanted.recall_handle, producer_group=topic)
         answer = await self._masters.carry_out(
             address,
-            lambda: request(RequestCode.RECALL_MESSAGE, to_ext(header)),
+            lambda: request(RequestCode.RECALL_MESSAGE, to_ext(header) | call.behalf),
             within_s(call),
             repeatable=True,
         )
@@ -184,7 +185,9 @@ def within_s(call: Call) -> float:
     return SEND_S if left_s is None else max(MARGIN_S, min(left_s - MARGIN_S, 30.0))
 
 
-def _request(messages: list[Outgoing], broker_name: str, queue_id: int) -> RemotingCommand:
+def _request(
+    messages: list[Outgoing], broker_name: str, queue_id: int, behalf: dict[str, str]
+) -> RemotingCommand:
     first = messages[0]
     is_batch = len(messages) > 1
     header = SendMessageRequestHeaderV2(
@@ -201,10 +204,11 @@ def _request(messages: list[Outgoing], broker_name: str, queue_id: int) -> Remot
         batch=is_batch,
         broker_name=broker_name,
     )
+    ext = to_ext(header) | behalf
     if not is_batch:
-        return request(RequestCode.SEND_MESSAGE_V2, to_ext(header), first.body)
+        return request(RequestCode.SEND_MESSAGE_V2, ext, first.body)
     body = encode_batch(BatchMessage(item.body, item.properties) for item in messages)
-    return request(RequestCode.SEND_BATCH_MESSAGE, to_ext(header), body)
+    return request(RequestCode.SEND_BATCH_MESSAGE, ext, body)
 
 
 def _now_ms() -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from gantry_proxy.calls import Masters
     from gantry_proxy.core.handles import Handle
+    from gantry_proxy.rpc import ClientKey
 
 RENEWED_MS = 60_000  # upstream's defaultInvisibleTimeMills
 RENEW_AFTER_S = 30.0
@@ -33,15 +34,20 @@ AGAIN_AFTER_S = 3.0  # where nobody answered
 LOOK_EVERY_S = 1.0
 HELD_MAX = 50_000
 AT_ONCE = 64
+_OVER = (
+    ResponseCode.NO_MESSAGE,  # done, or handed out again
+    ResponseCode.NO_PERMISSION,  # its user may no longer have it
+)
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """A message that a client works on."""
+    """A message that a client works on; ``behalf`` says to brokers whose it is."""
 
-    client: str
+    client: ClientKey
     group: str
     topic: str
     handle: Handle
+    behalf: dict[str, str] = {}
 
 
 class Prolonged(msgspec.Struct):
@@ -64,7 +70,7 @@ class Renewals:
         left_out: messages that were not held, for want of room.
     """
 
-    def __init__(self, masters: Masters, is_there: Callable[[str], bool]) -> None:
+    def __init__(self, masters: Masters, is_there: Callable[[ClientKey], bool]) -> None:
         self.renewed = self.left_out = 0
         self._masters = masters
         self._is_there = is_there
@@ -120,7 +126,9 @@ class Renewals:
             address = await self._masters.place(renewal.topic, handle.broker_name)
             answer = await self._masters.call(
                 address,
-                lambda: request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, to_ext(header)),
+                lambda: request(
+                    RequestCode.CHANGE_MESSAGE_INVISIBLETIME, to_ext(header) | renewal.behalf
+                ),
                 AGAIN_AFTER_S,
                 repeatable=True,
             )
@@ -130,7 +138,7 @@ class Renewals:
         if answer.code == ResponseCode.SUCCESS:
             self.renewed += 1
             item.due_s = now_s + RENEW_AFTER_S
-        elif answer.code == ResponseCode.NO_MESSAGE:  # done, or handed out again
+        elif answer.code in _OVER:
             self.drop(handle)
         else:
             item.due_s = now_s + AGAIN_AFTER_S

@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from gantry_proxy.core.credentials import claimed_user
+
 CLIENT_ID = "x-mq-client-id"
 
 
@@ -26,6 +28,9 @@ class Call(Protocol):
         """The call's metadata, by lower-case name."""
         ...
 
+    behalf: dict[str, str]
+    """Fields that say to brokers on whose behalf they are asked; empty until that is known."""
+
     def left_s(self) -> float | None:
         """The time until the client gives up; None: it does not say."""
 
@@ -33,6 +38,15 @@ class Call(Protocol):
 def client_id(call: Call) -> str:
     """The client's name for itself; empty where it has none."""
     return call.metadata.get(CLIENT_ID, "")
+
+
+ClientKey = tuple[str, str]
+"""A client: its user, as it says, and its own name. Where access is on the user was judged."""
+
+
+def client_key(call: Call) -> ClientKey:
+    """The client that makes a call."""
+    return claimed_user(call.metadata), client_id(call)
 
 
 Unary = Callable[[bytes, Call], Awaitable[bytes]]

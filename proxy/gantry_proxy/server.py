@@ -7,24 +7,30 @@ that wait for messages end with nothing.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from gantry_protocol.errors import ConfigError
+from gantry_protocol.codes import RequestCode
 from gantry_protocol.process import log
 from gantry_protocol.process.files import read_secret
 from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
+from gantry_protocol.quorum_key import KeyFile
+from gantry_protocol.remoting.access_metrics import access_metrics
 from gantry_protocol.remoting.admission import signed
+from gantry_protocol.remoting.known_users import KnownUsers
 from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
+from gantry_proxy.access import Gate
 from gantry_proxy.calls import Masters
 from gantry_proxy.checking import Checking
 from gantry_proxy.clients import Clients
 from gantry_proxy.consuming import Consuming
+from gantry_proxy.controllers import Controllers
 from gantry_proxy.grpc_library import GrpcServer
 from gantry_proxy.producing import Producing
 from gantry_proxy.renewing import Renewals
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    from gantry_protocol.command import RemotingCommand
     from gantry_protocol.remoting.client import Sign
     from prometheus_client.core import Metric
 
@@ -56,8 +63,16 @@ class ProxyServer:
         self.settings = settings
         self.grpc_port, self.http_port = settings.grpc_port, settings.http_port
         self.tls = Tls(settings)
-        self.masters = Masters(settings.nameserver, _signs(settings), self.tls)
-        self.clients = Clients(self.masters)
+        self.users: KnownUsers | None = None
+        self._controllers: Controllers | None = None
+        if settings.quorum_key_file is not None:
+            key = KeyFile(settings.quorum_key_file)
+            self._controllers = Controllers(settings.controllers, key)
+            logs_all = settings.access_log == "all"
+            self.users = KnownUsers(settings.cluster, self._controllers, key, logs_all=logs_all)
+        self.gate = Gate(self.users)
+        self.masters = Masters(settings.nameserver, _signs(settings, self.users), self.tls)
+        self.clients = Clients(self.masters, self.gate)
         self.checking = Checking(self.masters, self.clients)
         self.renewals = Renewals(self.masters, self.clients.is_there)
         self.producing = Producing(self.masters)
@@ -80,9 +95,17 @@ class ProxyServer:
             http.add_route("GET", "/status", self._status)
             self.http_port = await http.start(self.settings.bind, self.settings.http_port)
             stack.push_async_callback(http.stop)
+            if self.users is not None and self._controllers is not None:
+                self.users.key.keys()  # a key that cannot be read ends the start, not each call
+                self.users.listen_for_news(self.clients.users_changed)
+                stack.push_async_callback(self._controllers.close)
+                self.users.start()
+                stack.callback(self.users.stop)
+            stack.callback(keep(self.clients.run(), "streams").cancel)
             stack.callback(keep(self.renewals.run(), "renewals").cancel)
             stack.callback(keep(self.checking.run(), "whose-producer").cancel)
-            served = methods(Routing(self.masters), self.producing, self.consuming, self.clients)
+            routing = Routing(self.masters)
+            served = methods(self.gate, routing, self.producing, self.consuming, self.clients)
             grpc = GrpcServer(served, self.settings.calls, self.tls)
             self.grpc_port = await grpc.start(self.settings.bind, self.settings.grpc_port)
             stack.push_async_callback(grpc.stop, LEAVE_S)
@@ -92,7 +115,11 @@ class ProxyServer:
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here."""
-        return not self._is_leaving, "leaving" if self._is_leaving else "serving"
+        if self._is_leaving:
+            return False, "leaving"
+        if not self.gate.is_ready:
+            return False, "no controller has told the users of the cluster yet"
+        return True, "serving"
 
     async def _status(self, request: web.Request) -> web.Response:
         return web.json_response(self.status())
@@ -107,7 +134,16 @@ class ProxyServer:
             "nameServers": self.settings.nameserver,
             "clients": len(self.clients.streams),
             "renewed": len(self.renewals),
+            "access": self._access(),
         }
+
+    def _access(self) -> str:
+        """What becomes of clients' signatures."""
+        if self.users is None:
+            return "not judged here"
+        if not self.users.is_known:
+            return "unknown"
+        return "on" if self.users.enabled else "off"
 
 
 class ProxyCollector(Collector):
@@ -157,23 +193,36 @@ class ProxyCollector(Collector):
                 "Streams of clients that were too many.",
                 server.clients.refused_streams,
             ),
+            (
+                "ended_streams",
+                "Streams of clients whose user may no longer have them.",
+                server.clients.ended_streams,
+            ),
         ):
             yield counter(f"{name}_{metric}", text, value)
+        if server.users is not None:
+            yield from access_metrics(name, server.users)
 
 
-def _signs(settings: ProxySettings) -> Sign | None:
-    """The signature of the user that the proxy is, if it is one.
+def _signs(settings: ProxySettings, users: KnownUsers | None) -> Sign | None:
+    """The signature of the quorum's key, or of the user that the proxy is, if it is one.
 
     Raises:
-        ConfigError: half of it is missing, or the file holds no secret.
+        ConfigError: the file holds no secret.
     """
+    if users is not None:
+        return partial(_as_ours, users)
     user, file = settings.access_key, settings.secret_key_file
-    if user is None and file is None:
-        return None
     if user is None or file is None:
-        raise ConfigError("access_key and secret_key_file need each other: give the proxy both.")
+        return None
     secret = read_secret(file).encode()
     return lambda command: signed(command, user, secret)
+
+
+def _as_ours(users: KnownUsers, command: RemotingCommand) -> RemotingCommand:
+    """Signed for brokers; name servers ask for no user, and are not always controllers."""
+    is_for_name_servers = command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+    return command if is_for_name_servers else users.sign(command)
 
 
 async def serve(settings: ProxySettings, stop: asyncio.Event) -> None:

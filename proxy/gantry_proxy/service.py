@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.errors import GantryError, WireError
@@ -16,6 +17,7 @@ from gantry_proxy.core.routes import add_assignments, add_queues
 from gantry_proxy.rpc import Methods, Streaming, Unary
 
 if TYPE_CHECKING:
+    from gantry_proxy.access import Gate
     from gantry_proxy.calls import Masters
     from gantry_proxy.clients import Clients
     from gantry_proxy.consuming import Consuming
@@ -71,9 +73,9 @@ def _endpoints(wanted: Any) -> Any:
 
 
 def methods(
-    routing: Routing, producing: Producing, consuming: Consuming, clients: Clients
+    gate: Gate, routing: Routing, producing: Producing, consuming: Consuming, clients: Clients
 ) -> Methods:
-    """The methods of the service."""
+    """The methods of the service; each call comes through the gate before anything is served."""
     served = {
         "QueryRoute": routing.route,
         "QueryAssignment": routing.assignment,
@@ -92,19 +94,21 @@ def methods(
     }
     return Methods(
         NAME,
-        {name: _unary(name, handler) for name, handler in served.items()},
-        {"ReceiveMessage": _receiving(consuming), "PullMessage": _pulling},
+        {name: _unary(gate, name, handler) for name, handler in served.items()},
+        {"ReceiveMessage": _receiving(gate, consuming), "PullMessage": _pulling(gate)},
         {"Telemetry": clients.telemetry},
     )
 
 
-def _unary(name: str, handler: Handler) -> Unary:
+def _unary(gate: Gate, name: str, handler: Handler) -> Unary:
     asked = getattr(messages, f"{name}Request")
     answered = getattr(messages, f"{name}Response")
 
     async def serve(data: bytes, call: Call) -> bytes:
         try:
-            made = await handler(asked.FromString(data), call)
+            wanted = asked.FromString(data)
+            gate.admit(name, wanted, call)
+            made = await handler(wanted, call)
         except DecodeError as error:
             made = _refusal(answered, "BAD_REQUEST", f"the request does not read: {error}")
         except CallRefused as refused:
@@ -125,13 +129,19 @@ def _refusal(kind: Any, code: str, message: str) -> Any:
     return made
 
 
-def _receiving(consuming: Consuming) -> Streaming:
+def _receiving(gate: Gate, consuming: Consuming) -> Streaming:
+    refusal = partial(_refusal, messages.ReceiveMessageResponse)
+
     async def serve(data: bytes, call: Call) -> AsyncIterator[bytes]:
         try:
             wanted = messages.ReceiveMessageRequest.FromString(data)
+            gate.admit("ReceiveMessage", wanted, call)
         except DecodeError as error:
             text = f"the request does not read: {error}"
-            yield _refusal(messages.ReceiveMessageResponse, "BAD_REQUEST", text).SerializeToString()
+            yield refusal("BAD_REQUEST", text).SerializeToString()
+            return
+        except CallRefused as refused:
+            yield refusal(refused.code, str(refused)).SerializeToString()
             return
         async for answer in consuming.receive(wanted, call):
             yield answer.SerializeToString()
@@ -139,10 +149,20 @@ def _receiving(consuming: Consuming) -> Streaming:
     return serve
 
 
-async def _pulling(data: bytes, call: Call) -> AsyncIterator[bytes]:
+def _pulling(gate: Gate) -> Streaming:
     """PullMessage: no published client asks for it, nor does RocketMQ's proxy serve it."""
-    text = "receive messages instead (ReceiveMessage)"
-    yield _refusal(messages.PullMessageResponse, "NOT_IMPLEMENTED", text).SerializeToString()
+
+    async def serve(data: bytes, call: Call) -> AsyncIterator[bytes]:
+        code, text = "NOT_IMPLEMENTED", "receive messages instead (ReceiveMessage)"
+        try:
+            gate.admit("PullMessage", messages.PullMessageRequest.FromString(data), call)
+        except DecodeError as error:
+            code, text = "BAD_REQUEST", f"the request does not read: {error}"
+        except CallRefused as refused:
+            code, text = refused.code, str(refused)
+        yield _refusal(messages.PullMessageResponse, code, text).SerializeToString()
+
+    return serve
 
 
 async def _no_lite_topics(wanted: Any, call: Call) -> Any:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
@@ -19,6 +22,31 @@ def code(answer: Any) -> str:
     return NAMES[answer.status.code]
 
 
+def signed_metadata(client: str, user: str = "", secret: str = "") -> dict[str, str]:
+    """A call's metadata, as official clients sign them; ``user`` empty: unsigned."""
+    named = {"x-mq-client-id": client}
+    if not user:
+        return named
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    signature = hmac.new(secret.encode(), when.encode(), hashlib.sha1).hexdigest()
+    text = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return named | {"x-mq-date-time": when, "authorization": text}
+
+
+class FakeCall:
+    """A call of a client that the proxy's library did not make."""
+
+    def __init__(
+        self, client: str = "c", user: str = "", secret: str = "", peer: str = "10.0.0.1:5000"
+    ) -> None:
+        self.metadata = signed_metadata(client, user, secret)
+        self.peer = peer
+        self.behalf: dict[str, str] = {}
+
+    def left_s(self) -> float | None:
+        return 1.0
+
+
 class GrpcClient:
     """One client: a connection, and a name."""
 
@@ -29,10 +57,12 @@ class GrpcClient:
         *,
         credentials: grpc.ChannelCredentials | None = None,
         named: str = "",
+        user: str = "",
+        secret: str = "",
     ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
-        self.metadata = (("x-mq-client-id", name),)
+        self.metadata = tuple(signed_metadata(name, user, secret).items())
         if credentials is None:
             self.channel = grpc.aio.insecure_channel(address)
         else:  # a certificate for ``named`` is expected

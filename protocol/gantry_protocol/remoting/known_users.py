@@ -88,6 +88,7 @@ class KnownUsers:
         self._wait_s, self._gap_s = (WAIT_S, GAP_S) if may_wait else (0.0, LOOK_EVERY_S)
         self._index = -1
         self._listeners: list[Callable[[], None]] = []
+        self._news_listeners: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
         self._quiet: dict[str, tuple[float, int]] = {}  # by user: until when, and how many came
@@ -106,6 +107,10 @@ class KnownUsers:
     def listen(self, changed: Callable[[], None]) -> None:
         """Have ``changed`` called when access is known at first, or turned on or off."""
         self._listeners.append(changed)
+
+    def listen_for_news(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called whenever a user, a rule or the switch has changed."""
+        self._news_listeners.append(changed)
 
     def forget(self, changed: Callable[[], None]) -> None:
         """Call it no more; twice is harmless."""
@@ -202,4 +207,7 @@ class KnownUsers:
             if was[1] != told.enabled:
                 _log.info("access", enabled=told.enabled, users=len(self.users))
             for changed in list(self._listeners):
+                changed()
+        if told.is_news:
+            for changed in list(self._news_listeners):
                 changed()

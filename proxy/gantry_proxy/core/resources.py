@@ -32,10 +32,16 @@ def group_of(resource: Any) -> str:
     return _checked(resource, group_problem, "ILLEGAL_CONSUMER_GROUP")
 
 
-def _checked(resource: Any, problem_of: Any, code: str) -> str:
+def full_name(resource: Any) -> str:
+    """The name with its namespace, whether it can be one or not."""
     name = str(resource.name)
     if resource.resource_namespace:
         name = f"{resource.resource_namespace}{SEPARATOR}{name}"
+    return name
+
+
+def _checked(resource: Any, problem_of: Any, code: str) -> str:
+    name = full_name(resource)
     problem = problem_of(name)
     if problem is not None:
         raise CallRefused(code, problem)

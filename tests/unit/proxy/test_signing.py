@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from gantry_protocol.access.rules import User
 from gantry_protocol.command import RemotingCommand, reply, request
-from gantry_protocol.errors import ConfigError
 from gantry_protocol.remoting.admission import Admitted, Users
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_proxy.calls import Masters
@@ -19,7 +18,7 @@ async def test_requests_are_signed_by_the_user_that_the_proxy_is(tmp_path: Path)
     file = tmp_path / "secret"
     file.write_text("a-secret-of-somebody\n")
     settings = ProxySettings(nameserver=["h:9876"], access_key="ada", secret_key_file=file)
-    sign = _signs(settings)
+    sign = _signs(settings, None)
     assert sign is not None
     users = Users("c", {"ada": User("a-secret-of-somebody", "Super")})
     heard: list[RemotingCommand] = []
@@ -30,6 +29,27 @@ async def test_requests_are_signed_by_the_user_that_the_proxy_is(tmp_path: Path)
     assert isinstance(users.admit(heard[0], "127.0.0.1"), Admitted)
     await masters.close()
     await server.stop(0)
-    assert _signs(ProxySettings(nameserver=["h:9876"])) is None
-    with pytest.raises(ConfigError, match="give the proxy both"):
-        _signs(ProxySettings(nameserver=["h:9876"], access_key="ada"))
+    assert _signs(ProxySettings(nameserver=["h:9876"]), None) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ({"access_key": "ada"}, "access_key and secret_key_file need each other"),
+        ({"secret_key_file": Path("s")}, "access_key and secret_key_file need each other"),
+        ({"controllers": ["c:9878"]}, "controllers and quorum_key_file need each other"),
+        ({"quorum_key_file": Path("k")}, "controllers and quorum_key_file need each other"),
+        (
+            {
+                "controllers": ["c"],
+                "quorum_key_file": Path("k"),
+                "access_key": "ada",
+                "secret_key_file": Path("s"),
+            },
+            "clients are users themselves",
+        ),
+    ],
+)
+def test_who_the_proxy_is_has_one_answer(named: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        ProxySettings(nameserver=["h:9876"], **named)  # type: ignore[arg-type]
