@@ -149,6 +149,11 @@ class GrpcClient:
         assert answers[-1].WhichOneof("content") == "delivery_timestamp"
         return code(answers[0]), [item.message for item in answers[1:-1]]
 
+    async def receive_code(self, topic: str, group: str, place: str) -> str:
+        """ReceiveMessage: the code of the first answer."""
+        stream = self.stream(self.receiving(topic, group, place))
+        return code(messages.ReceiveMessageResponse.FromString(await anext(aiter(stream))))
+
     async def ack(self, topic: str, group: str, *handles: str) -> list[str]:
         """AckMessage: the code of each handle."""
         wanted = messages.AckMessageRequest()
