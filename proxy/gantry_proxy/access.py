@@ -42,7 +42,7 @@ DENIED = "UNAUTHORIZED"  # upstream's, whether it is the signature or a rule
 NOT_YET = "INTERNAL_SERVER_ERROR"  # every client tries again
 
 
-class Gate:
+class CallGate:
     """See the module.
 
     Args:
@@ -63,13 +63,12 @@ class Gate:
         Raises:
             CallRefused: its user may not, or is none.
         """
-        users = self._users
+        users, call.behalf = self._users, {}
         if users is None:
             return
         if not users.is_known:
             raise CallRefused(NOT_YET, "the users of the cluster are not known here yet")
         if not users.enabled:
-            call.behalf = {}
             return
         row, source = TABLE.get(method), source_of(call)
         verdict = self._verdict(

@@ -30,7 +30,7 @@ from gantry_proxy.rpc import client_id, client_key
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gantry_proxy.access import Gate
+    from gantry_proxy.access import CallGate
     from gantry_proxy.calls import Masters
     from gantry_proxy.rpc import Call, ClientKey
 
@@ -90,7 +90,7 @@ class Clients:
         ended_streams: streams that were ended since their user may no longer have them.
     """
 
-    def __init__(self, masters: Masters, gate: Gate) -> None:
+    def __init__(self, masters: Masters, gate: CallGate) -> None:
         self.streams: dict[ClientKey, Stream] = {}
         self.has_topics = asyncio.Event()
         self.refused_streams = self.ended_streams = 0

@@ -25,7 +25,7 @@ from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
-from gantry_proxy.access import Gate
+from gantry_proxy.access import CallGate
 from gantry_proxy.calls import Masters
 from gantry_proxy.checking import Checking
 from gantry_proxy.clients import Clients
@@ -70,7 +70,7 @@ class ProxyServer:
             self._controllers = Controllers(settings.controllers, key)
             logs_all = settings.access_log == "all"
             self.users = KnownUsers(settings.cluster, self._controllers, key, logs_all=logs_all)
-        self.gate = Gate(self.users)
+        self.gate = CallGate(self.users)
         self.masters = Masters(settings.nameserver, _signs(settings, self.users), self.tls)
         self.clients = Clients(self.masters, self.gate)
         self.checking = Checking(self.masters, self.clients)

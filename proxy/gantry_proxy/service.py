@@ -17,7 +17,7 @@ from gantry_proxy.core.routes import add_assignments, add_queues
 from gantry_proxy.rpc import Methods, Streaming, Unary
 
 if TYPE_CHECKING:
-    from gantry_proxy.access import Gate
+    from gantry_proxy.access import CallGate
     from gantry_proxy.calls import Masters
     from gantry_proxy.clients import Clients
     from gantry_proxy.consuming import Consuming
@@ -73,7 +73,7 @@ def _endpoints(wanted: Any) -> Any:
 
 
 def methods(
-    gate: Gate, routing: Routing, producing: Producing, consuming: Consuming, clients: Clients
+    gate: CallGate, routing: Routing, producing: Producing, consuming: Consuming, clients: Clients
 ) -> Methods:
     """The methods of the service; each call comes through the gate before anything is served."""
     served = {
@@ -100,7 +100,7 @@ def methods(
     )
 
 
-def _unary(gate: Gate, name: str, handler: Handler) -> Unary:
+def _unary(gate: CallGate, name: str, handler: Handler) -> Unary:
     asked = getattr(messages, f"{name}Request")
     answered = getattr(messages, f"{name}Response")
 
@@ -129,7 +129,7 @@ def _refusal(kind: Any, code: str, message: str) -> Any:
     return made
 
 
-def _receiving(gate: Gate, consuming: Consuming) -> Streaming:
+def _receiving(gate: CallGate, consuming: Consuming) -> Streaming:
     refusal = partial(_refusal, messages.ReceiveMessageResponse)
 
     async def serve(data: bytes, call: Call) -> AsyncIterator[bytes]:
@@ -149,7 +149,7 @@ def _receiving(gate: Gate, consuming: Consuming) -> Streaming:
     return serve
 
 
-def _pulling(gate: Gate) -> Streaming:
+def _pulling(gate: CallGate) -> Streaming:
     """PullMessage: no published client asks for it, nor does RocketMQ's proxy serve it."""
 
     async def serve(data: bytes, call: Call) -> AsyncIterator[bytes]:

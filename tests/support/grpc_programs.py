@@ -50,14 +50,20 @@ def kill_master(cluster: CliCluster) -> None:
 
 
 def client(
-    language: str, home: Path, role: str, *args: object
+    language: str, home: Path, role: str, *args: object, user: str = "", secret: str = ""
 ) -> AbstractContextManager[JavaProgram]:
-    """A process of the program in ``java_grpc``, ``python_grpc``, or another of these."""
+    """A process of the program in ``java_grpc``, ``python_grpc``, or another of these.
+
+    Only these two sign as ``user``, if it is given.
+    """
     place = home / role
+    signs = {"CLIENT_ACCESS_KEY": user, "CLIENT_SECRET_KEY": secret} if user else {}
     if language == "java":
         program = "dev.gantry.interop.Grpc"
-        return running(place, java.grpc_clients(), "-Xmx96m", program, role, *args)
-    return process_of(place, *GRPC_CLIENTS[language](), role, *args, settings={"HOME": str(place)})
+        classpath = java.grpc_clients()
+        return running(place, classpath, "-Xmx96m", program, role, *args, settings=signs)
+    settings = {"HOME": str(place)} | signs
+    return process_of(place, *GRPC_CLIENTS[language](), role, *args, settings=settings)
 
 
 def done(consumer: JavaProgram) -> Counter[str]:

@@ -30,8 +30,8 @@ class UnreadableError(ValueError):
     """An authorization that says nothing; the sentence says why, and repeats nothing of it."""
 
 
-class Credentials(msgspec.Struct, frozen=True):
-    """What a call's metadata say of its user.
+class CallCredentials(msgspec.Struct, frozen=True):
+    """A call's word for its user, and what is to prove it.
 
     Attributes:
         user: whom it says to come from.
@@ -44,7 +44,7 @@ class Credentials(msgspec.Struct, frozen=True):
     signature: bytes
 
     def __repr__(self) -> str:
-        return f"Credentials(user={self.user!r})"  # the rest would do for a call of one's own
+        return f"CallCredentials(user={self.user!r})"  # the rest would do for a call of one's own
 
     def are_of(self, secret: str) -> bool:
         """Whether ``secret`` has signed."""
@@ -52,7 +52,7 @@ class Credentials(msgspec.Struct, frozen=True):
         return hmac.compare_digest(made, self.signature)
 
 
-def credentials(metadata: Mapping[str, str]) -> Credentials | None:
+def credentials(metadata: Mapping[str, str]) -> CallCredentials | None:
     """The credentials in a call's metadata; None: it is not signed.
 
     Raises:
@@ -75,7 +75,7 @@ def credentials(metadata: Mapping[str, str]) -> Credentials | None:
         signature = bytes.fromhex(items.get(_SIGNATURE, ""))
     except ValueError:
         raise UnreadableError("its signature is no hexadecimal number") from None
-    return Credentials(user, signed.encode(), signature)
+    return CallCredentials(user, signed.encode(), signature)
 
 
 def claimed_user(metadata: Mapping[str, str]) -> str:

@@ -4,9 +4,11 @@ Prints what ``java_grpc``'s program prints: READY, ACK key, NACK key error, GOT 
 key, UNSURE key error for one whose acknowledgement has no answer, FAILED key, ERROR error. `later`
 sends messages for moments of the next seconds, says LATER key moment, and takes every third one
 back: BACK key. `transact` sends half messages and commits every second one; of each third one of
-these it says nothing, and commits it when it is asked.
+these it says nothing, and commits it when it is asked. It signs as ``CLIENT_ACCESS_KEY``, with
+``CLIENT_SECRET_KEY``, where these are set.
 """
 
+import os
 import sys
 import threading
 import time
@@ -159,4 +161,6 @@ if __name__ == "__main__":
         "push": push,
         "simple": simple,
     }
-    roles[role](ClientConfiguration(endpoints, Credentials()), *rest)
+    user, secret = os.environ.get("CLIENT_ACCESS_KEY"), os.environ.get("CLIENT_SECRET_KEY")
+    credentials = Credentials(user, secret) if user and secret else Credentials()
+    roles[role](ClientConfiguration(endpoints, credentials), *rest)

@@ -8,6 +8,7 @@ from sim.mutants.planting import Edit
 RULES, SIGNED = "unit/protocol/access/test_judgement.py", "unit/protocol/test_admission.py"
 GATE, STATE = "unit/broker/clients/test_access.py", "unit/controller/metadata/test_users.py"
 TOLD = "unit/controller/remoting/test_user_requests.py"
+PROXY, CALLS, NEEDS = "gantry_proxy", "unit/proxy/test_gate.py", "unit/proxy/test_demands.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
@@ -167,5 +168,119 @@ MUTANTS = (
         "return _supers(users_of(state, cluster)) == [name]",
         "return False",
         STATE,
+    ),
+    # A proxy's clients.
+    _mutant(
+        "any-call-is-somebodys",
+        "a proxy serves who knows a user's name, and no secret",
+        f"{PROXY}.access:CallGate._verdict",
+        "denied = known.not_signed(shown.user, method, lambda user: shown.are_of(user.secret))",
+        "denied = known.not_signed(shown.user, method, lambda user: True)",
+        CALLS,
+    ),
+    _mutant(
+        "half-a-signature-will-do",
+        "an empty signature is anybody's",
+        f"{PROXY}.core.credentials:CallCredentials.are_of",
+        "return hmac.compare_digest(made, self.signature)",
+        "return made.startswith(self.signature)",
+        "unit/proxy/test_credentials.py",
+    ),
+    _mutant(
+        "calls-before-users-are-known",
+        "a proxy that has just started serves everybody until it hears of users",
+        f"{PROXY}.access:CallGate.admit",
+        "if not users.is_known:",
+        "if False:",
+        CALLS,
+    ),
+    _mutant(
+        "asked-on-nobodys-behalf",
+        "brokers take what a proxy asks for a client for the cluster's own, and any place in a"
+        " handle leads to its message",
+        f"{PROXY}.access:CallGate.admit",
+        "call.behalf = {BEHALF_FIELD: verdict.user, SOURCE_FIELD: source}",
+        "call.behalf = {}",
+        CALLS,
+    ),
+    _mutant(
+        "buried-on-nobodys-behalf",
+        "the same of messages that are buried: a consumer reads any message of the log",
+        f"{PROXY}.consuming:Consuming.bury",
+        "request(RequestCode.CONSUMER_SEND_MSG_BACK, to_ext(header) | call.behalf)",
+        "request(RequestCode.CONSUMER_SEND_MSG_BACK, to_ext(header))",
+        CALLS,
+    ),
+    _mutant(
+        "on-behalf-of-a-super-user",
+        "a user names another one in its request, and is that one",
+        "gantry_broker.clients.access:Gate.judged",
+        "is_behalf = is_ours and BEHALF_FIELD in ext",
+        "is_behalf = BEHALF_FIELD in ext",
+        GATE,
+    ),
+    _mutant(
+        "proxies-may-do-everything",
+        "a broker does for a proxy's client whatever the proxy asks",
+        "gantry_broker.clients.access:Gate.judged",
+        "is_behalf = is_ours and BEHALF_FIELD in ext",
+        "is_behalf = False",
+        GATE,
+    ),
+    _mutant(
+        "the-proxys-address",
+        "rules by address see the proxy's, and let everybody in who reaches it",
+        "gantry_broker.clients.access:Gate.judged",
+        'source = ext.get(SOURCE_FIELD, "")',
+        "source = _source(conn)",
+        GATE,
+    ),
+    _mutant(
+        "streams-of-deleted-users",
+        "a deleted user's client is shown half messages for as long as its stream is open",
+        f"{PROXY}.clients:Clients.users_changed",
+        "self._changed.set()",
+        "pass",
+        CALLS,
+    ),
+    _mutant(
+        "checks-for-deleted-users",
+        "the same until all streams were judged again",
+        f"{PROXY}.clients:Clients.senders",
+        "if topic in stream.topics and self._gate.may_be_asked(stream.call, topic)",
+        "if topic in stream.topics",
+        CALLS,
+    ),
+    _mutant(
+        "clients-by-name-alone",
+        "a user ends another user's client, whose name it has guessed",
+        f"{PROXY}.rpc:client_key",
+        "return claimed_user(call.metadata), client_id(call)",
+        'return "", client_id(call)',
+        CALLS,
+    ),
+    _mutant(
+        "the-first-message-counts",
+        "who may send to one topic sends to another in the same call",
+        f"{PROXY}.core.demands:_send",
+        "for message in wanted.messages",
+        "for message in wanted.messages[:1]",
+        NEEDS,
+    ),
+    _mutant(
+        "signatures-for-name-servers",
+        "a name server that is no controller learns a signature of the quorum's key",
+        f"{PROXY}.server:_as_ours",
+        "return command if is_for_name_servers else users.sign(command)",
+        "return users.sign(command)",
+        CALLS,
+    ),
+    _mutant(
+        "a-replaced-key-is-never-read",
+        "a key that was replaced is believed until the broker ends",
+        "gantry_protocol.remoting.known_users:KnownUsers.keys",
+        "now_s + KEY_AGE_S",
+        "now_s + 1e9",
+        GATE,
     ),
 )

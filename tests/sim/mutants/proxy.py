@@ -152,4 +152,12 @@ MUTANTS = (
         ),
         quick=True,
     ),
+    _mutant(
+        "renewed-for-denied-users",
+        "what a user may no longer have is asked for every three seconds, for hours",
+        f"{PROXY}.renewing:Renewals._renew",
+        "elif answer.code in _OVER:",
+        "elif answer.code == ResponseCode.NO_MESSAGE:",
+        "test_renewing.py",
+    ),
 )

@@ -11,7 +11,7 @@ from gantry_proxy.core.credentials import (
     AUTHORIZATION_CHARS_MAX,
     DATE_TIME,
     DATE_TIME_CHARS_MAX,
-    Credentials,
+    CallCredentials,
     UnreadableError,
     claimed_user,
     credentials,
@@ -31,7 +31,7 @@ def metadata(
 def test_upstreams_vector() -> None:
     """The header of upstream's test of its builder, and what that builder reads."""
     found = credentials(metadata("abc", "D18A9CBCDDBA9041D6693268FEF15A989E64430B"))
-    assert found == Credentials(
+    assert found == CallCredentials(
         "abc", WHEN.encode(), bytes.fromhex("d18a9cbcddba9041d6693268fef15a989e64430b")
     )
 

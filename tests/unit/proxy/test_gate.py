@@ -21,7 +21,7 @@ from gantry_protocol.remoting.admission import BEHALF_FIELD, SOURCE_FIELD, Admit
 from gantry_protocol.remoting.known_users import KnownUsers
 from gantry_protocol.remoting.signatures import SIGNATURE_FIELD
 from gantry_proxy import messages
-from gantry_proxy.access import Gate
+from gantry_proxy.access import CallGate
 from gantry_proxy.clients import Clients
 from gantry_proxy.consuming import Consuming
 from gantry_proxy.core import demands, handles
@@ -80,7 +80,7 @@ def route(topic: str = "t") -> Any:
     return wanted
 
 
-def refused(gate: Gate, call: FakeCall, wanted: Any = None) -> tuple[str, str] | None:
+def refused(gate: CallGate, call: FakeCall, wanted: Any = None) -> tuple[str, str] | None:
     try:
         gate.admit("QueryRoute", wanted or route(), call)
     except CallRefused as error:
@@ -89,7 +89,7 @@ def refused(gate: Gate, call: FakeCall, wanted: Any = None) -> tuple[str, str] |
 
 
 def test_a_proxy_without_the_key_judges_nobody() -> None:
-    gate, call = Gate(None), FakeCall()
+    gate, call = CallGate(None), FakeCall()
     assert gate.is_ready
     assert refused(gate, call) is None
     assert gate.may_be_asked(call, "t")
@@ -97,7 +97,7 @@ def test_a_proxy_without_the_key_judges_nobody() -> None:
 
 
 def test_nobody_is_served_before_it_is_known_who_may(users: Known) -> None:
-    gate = Gate(users)
+    gate = CallGate(users)
     assert not gate.is_ready
     found = refused(gate, ada())
     assert found is not None
@@ -113,7 +113,7 @@ def test_nobody_is_served_before_it_is_known_who_may(users: Known) -> None:
 
 def test_who_may_is_let_in_and_named_to_brokers(users: Known) -> None:
     users.tell(ada=ADA, root=User(OTHER, "Super"))
-    gate, call = Gate(users), ada()
+    gate, call = CallGate(users), ada()
     assert refused(gate, call) is None
     assert call.behalf == {BEHALF_FIELD: "ada", SOURCE_FIELD: "10.0.0.1"}
     root = FakeCall(user="root", secret=OTHER, peer="[::1]:70")
@@ -155,7 +155,7 @@ def test_who_may_not_is_refused_as_upstream_does(
     users: Known, call: FakeCall, wanted: Any, reason: str, sentence: str
 ) -> None:
     users.tell(ada=ADA, off=User(SECRET, status="disable", rules=ADA.rules))
-    found = refused(Gate(users), call, wanted)
+    found = refused(CallGate(users), call, wanted)
     assert found is not None
     assert found[0] == "UNAUTHORIZED"
     assert sentence in found[1]
@@ -170,7 +170,7 @@ def test_what_is_no_authorization_is_refused_and_not_repeated(
     caplog.set_level(logging.INFO, "gantry.access")
     call = ada()
     shown = call.metadata.pop("x-mq-date-time")
-    found = refused(Gate(users), call)
+    found = refused(CallGate(users), call)
     assert found is not None
     assert "x-mq-date-time is missing" in found[1]
     facts = caplog.records[-1].facts  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ def test_a_method_without_demands_is_a_super_users(
     users: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users.tell(ada=User(SECRET, rules=(make_rule("*", ["All"]),)), root=User(OTHER, "Super"))
-    gate = Gate(users)
+    gate = CallGate(users)
     assert refused(gate, ada()) is None
     monkeypatch.setattr("gantry_proxy.access.TABLE", {**demands.TABLE} | {"QueryRoute": None})
     found = refused(gate, ada())
@@ -274,7 +274,7 @@ class Service:
 
     def __init__(self, users: Known) -> None:
         self.masters = Masters()
-        gate, masters = Gate(users), self.masters
+        gate, masters = CallGate(users), self.masters
         self.clients = Clients(masters, gate)  # type: ignore[arg-type]
         self.renewals = Renewals(masters, self.clients.is_there)  # type: ignore[arg-type]
         self.methods = methods(

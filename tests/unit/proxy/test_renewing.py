@@ -15,6 +15,8 @@ from gantry_proxy.core import handles
 from gantry_proxy.core.refusals import CallRefused
 from gantry_proxy.renewing import RENEW_AFTER_S, RENEWED_FOR_S, RENEWED_MS, Renewal, Renewals
 
+CLIENT = ("ada", "client")
+
 pytestmark = pytest.mark.looptime
 
 
@@ -41,7 +43,7 @@ class World:
     """Renewals that run, and what is around them."""
 
     def __init__(self) -> None:
-        self.masters, self.there = Masters(), {"client"}
+        self.masters, self.there = Masters(), {CLIENT}
         self.renewals = Renewals(self.masters, lambda name: name in self.there)  # type: ignore[arg-type]
         self.task: asyncio.Task[None] | None = None  # a fixture has another clock than its test
 
@@ -52,7 +54,8 @@ class World:
         ]
         self.task = asyncio.create_task(self.renewals.run())
         self.began_s = asyncio.get_running_loop().time()
-        self.renewals.hold(Renewal("client", "g", "orders", handle) for handle in made)
+        behalf = {"gantryFor": "ada"}
+        self.renewals.hold(Renewal(CLIENT, "g", "orders", handle, behalf) for handle in made)
         return made
 
 
@@ -74,6 +77,7 @@ async def test_a_message_is_renewed_before_its_time_and_its_handle_stays(world: 
     for _, ext in world.masters.asked:
         assert (ext["extraInfo"], ext["gantryRenew"]) == (handle.text, "true")
         assert ext["invisibleTime"] == str(RENEWED_MS)
+        assert ext["gantryFor"] == "ada"
 
 
 async def test_a_client_that_is_gone_has_nothing_renewed(world: World) -> None:
@@ -91,9 +95,16 @@ async def test_what_is_done_is_not_renewed(world: World) -> None:
     assert world.masters.asked == []
 
 
-async def test_what_was_handed_out_again_is_not_renewed_any_more(world: World) -> None:
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(ResponseCode.NO_MESSAGE, id="handed out again"),
+        pytest.param(ResponseCode.NO_PERMISSION, id="its user may no longer have it"),
+    ],
+)
+async def test_what_is_no_longer_its_clients_is_not_renewed(world: World, code: int) -> None:
     world.hold()
-    world.masters.code = ResponseCode.NO_MESSAGE
+    world.masters.code = code
     await asyncio.sleep(4 * RENEW_AFTER_S)
     assert len(world.masters.asked) == 1
     assert len(world.renewals) == 0

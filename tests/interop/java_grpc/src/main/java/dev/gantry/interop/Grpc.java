@@ -7,6 +7,7 @@ import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
@@ -21,6 +22,7 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  * the server has acknowledged to be consumed, {@code UNSURE key error} where that answer is missing,
  * {@code FAILED key} for one that is to come again, {@code ERROR error};
  * {@code LATER key moment} for one that is sent for a moment of the next seconds, {@code BACK key} if it was taken back.
+ * It signs as {@code CLIENT_ACCESS_KEY}, with {@code CLIENT_SECRET_KEY}, where these are in its environment.
  * Where a connection breaks, the client throws gRPC's own unchecked exceptions beside those it declares.
  */
 public final class Grpc {
@@ -33,6 +35,11 @@ public final class Grpc {
     public static void main(String[] args) throws Exception {
         String topic = args[2];
         ClientConfigurationBuilder wish = ClientConfiguration.newBuilder().setEndpoints(args[1]);
+        String user = System.getenv("CLIENT_ACCESS_KEY");
+        if (user != null) {
+            String secret = System.getenv("CLIENT_SECRET_KEY");
+            wish.setCredentialProvider(new StaticSessionCredentialsProvider(user, secret));
+        }
         ClientConfiguration server = Boolean.getBoolean("gantry.tls") ? wish.build() : wish.enableSsl(false).build();
         switch (args[0]) {
             case "produce":
