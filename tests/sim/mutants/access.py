@@ -283,4 +283,12 @@ MUTANTS = (
         "now_s + 1e9",
         GATE,
     ),
+    _mutant(
+        "asked-of-one-controller-alone",
+        "a proxy hears of no user while one controller is older, or follows nobody",
+        f"{PROXY}.controllers:Controllers._ask",
+        "isinstance(outcome, RemotingCommand) and outcome.code not in _ELSEWHERE",
+        "isinstance(outcome, RemotingCommand)",
+        "unit/proxy/test_controllers.py",
+    ),
 )

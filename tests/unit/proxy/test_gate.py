@@ -32,9 +32,9 @@ from gantry_proxy.renewing import Renewals
 from gantry_proxy.server import _as_ours
 from gantry_proxy.service import Routing, methods
 from support.grpc_client import NAMES, FakeCall, settings
-from support.patience import PATIENCE_S
 
 SECRET, OTHER = "secret-of-ada", "secret-of-eve"
+HEAR_S = 10.0  # nothing but the loop's next turns is waited for
 ADA = User(
     SECRET,
     rules=(
@@ -361,7 +361,7 @@ class Talk:
 
     async def hear(self) -> tuple[str, str]:
         """Code and kind of the next command; ``ended`` when there is none."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HEAR_S):
             try:
                 data = await anext(self._heard)
             except StopAsyncIteration:
