@@ -18,7 +18,8 @@ Rules protected:
 * No loops, and one way for a request: a connection that was handed over once (it has a PROXY
   preamble) is not handed on; it waits for this broker to become the master, or ends. Whoever handed
   it over keeps what is unanswered, and gives it to the next master with a mark. So a master serves
-  nothing that was handed over for an earlier epoch: the next one may have it already.
+  nothing that was handed over for an earlier epoch, even if it was the master of that one, too: the
+  one in between may have it already.
 * Only a process that ends, or a master that is cut off, cuts connections: each with an answer, or
   when its client is idle. A client whose request meets the cut would wait for its time-out.
 
@@ -294,9 +295,11 @@ class ClientRouter:
     def _is_former(self, conn: Connection) -> bool:
         """Whether it was handed over for an earlier epoch than the one that is served here.
 
-        It is asked once, before its first request is served: what is served stays.
+        It is asked before each request. One that was served in its own epoch, too, has requests on
+        its way that the next master was given: a member that waits does not read its clients, so it
+        does not see that whoever passed one on has hung up.
         """
-        return bool(0 < conn.attrs.pop(EPOCH, 0) < self._epoch())
+        return bool(0 < conn.attrs.get(EPOCH, 0) < self._epoch())
 
     def _pass_on(
         self, conn: Connection, request: RemotingCommand, hold_s: float

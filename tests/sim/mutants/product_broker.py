@@ -552,7 +552,7 @@ MUTANTS = (
         "routing",
         "a send that waited here for a former master is stored a second time",
         "clients.routing:ClientRouter._is_former",
-        "return bool(0 < conn.attrs.pop(EPOCH, 0) < self._epoch())",
+        "return bool(0 < conn.attrs.get(EPOCH, 0) < self._epoch())",
         "return False",
         UnitTests(
             "unit/broker/clients/test_routing.py::test_what_was_handed_over_for_an_earlier_epoch_is_not_served"

@@ -90,6 +90,14 @@ MUTANTS = (
         f"{RESENT}::test_what_the_last_master_left_unconfirmed_is_waited_for_in_order",
     ),
     _mutant(
+        "epoch-asked-for-once",
+        "a master serves in a later epoch what waits on a connection that it has served before",
+        "gantry_broker.clients.routing:ClientRouter._is_former",
+        "conn.attrs.get(EPOCH, 0)",
+        "conn.attrs.pop(EPOCH, 0)",
+        f"{ROUTING}::test_what_waits_where_it_was_served_in_an_earlier_epoch_is_not_served_again",
+    ),
+    _mutant(
         "door-follows-a-former-master",
         "clients are led back to a master that is none any more",
         "gantry_broker.control.core.course:Course.heard",

@@ -294,6 +294,51 @@ async def test_what_was_handed_over_for_an_earlier_epoch_is_not_served(
     assert one.router.moved_total >= 1
 
 
+async def test_what_waits_where_it_was_served_in_an_earlier_epoch_is_not_served_again(
+    members: tuple[Member, Member],
+) -> None:
+    """A master that was deposed does not see that whoever passed a client on has hung up."""
+    one, other = members
+    one.epoch = other.epoch = 3
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client, WRITE) == "other"
+    other.follow("")
+    other.router.end_sessions(list(other.server.connections.values()))
+    asking = asyncio.create_task(ask(client, WRITE))
+    await until(lambda: other.router.held == 1)
+    one.epoch = 4
+    one.become_master()
+    assert await asking == "one"
+    assert other.router.held == 1, "it does not see that it is waited for no more"
+    other.epoch = 5
+    other.become_master()
+    await until(lambda: other.router.held == 0)
+    assert (len(one.peers), len(other.peers)) == (1, 1)
+
+
+async def test_a_connection_of_an_earlier_epoch_of_the_same_master_is_handed_over_anew(
+    members: tuple[Member, Member],
+) -> None:
+    """What comes late on it may have been given to the master in between."""
+    one, other = members
+    one.epoch = other.epoch = 3
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client, WRITE) == "other"
+    other.follow("")
+    other.epoch = 5
+    other.become_master()
+    asking = asyncio.create_task(ask(client, WRITE))
+    await until(lambda: one.asked > 0)
+    assert (len(other.peers), asking.done()) == (1, False)
+    one.epoch = 5
+    assert await asking == "other"
+    assert len(other.peers) == 2
+
+
 async def test_an_epoch_that_is_none_is_not_believed(members: tuple[Member, Member]) -> None:
     one, _ = members
     one.epoch = 5
