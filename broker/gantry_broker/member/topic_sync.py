@@ -51,6 +51,7 @@ TOPICS_PER_REPORT = 1_000  # some 300 KB
 
 _NOT_REPORTED = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
 _NO_MASTER = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
+_LOST = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker lost its mastership")
 
 _log = log.get("topics")
 
@@ -102,6 +103,7 @@ class TopicSync:
         self._again = False
         self._used_s = 0.0  # CPU of this reading
         self._waiting: list[tuple[int, Created]] = []  # version wanted, whom to tell
+        self._ended = 0  # masterships
 
     # ---- wishes
 
@@ -136,7 +138,17 @@ class TopicSync:
         if len(self._waiting) >= MAX_WAITING:
             done(Refusal(ResponseCode.SYSTEM_BUSY, "too many topics are being changed"))
             return
-        self._peers.ask(command, lambda outcome: self._committed(outcome, done), CALL_TIMEOUT_S)
+        ended = self._ended
+
+        def answered(outcome: Outcome) -> None:
+            # Whoever asked would go on under the next mastership of this process. Its client is
+            # passed on with what it waits for, so another master may have served that by now.
+            if ended == self._ended:
+                self._committed(outcome, done)
+            else:
+                done(_LOST)
+
+        self._peers.ask(command, answered, CALL_TIMEOUT_S)
 
     def _committed(self, outcome: Outcome, done: Created) -> None:
         if not isinstance(outcome, RemotingCommand):
@@ -164,10 +176,11 @@ class TopicSync:
             self._read()
 
     def end(self) -> None:
-        """The mastership is over."""
+        """The mastership is over: nobody hears of its wishes but that."""
+        self._ended += 1
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
-            done(Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker lost its mastership"))
+            done(_LOST)
 
     # ---- the table
 

@@ -517,6 +517,14 @@ _SERVING = (
         "unit/broker/member/test_topic_sync.py::test_changes_that_wait_are_bounded",
     ),
     _mutant(
+        "topic-of-a-former-mastership",
+        "a send that waited for its topic at a deposed master is stored when that one is back",
+        "member.topic_sync:TopicSync._ask",
+        "ended == self._ended",
+        "True",
+        "unit/broker/member/test_topic_sync.py::test_who_asked_under_a_former_mastership_is_refused",
+    ),
+    _mutant(
         "confirm-of-the-lineage-only",
         "a start forgets what the log itself knows to be confirmed",
         "member.recovery:_checked",

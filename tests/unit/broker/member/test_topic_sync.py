@@ -226,6 +226,25 @@ def test_changes_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     host.messages.close()
 
 
+def test_who_asked_under_a_former_mastership_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The send that waits for the topic is another master's by now; here it would be stored too."""
+    late: list[Callable[[], None]] = []
+    with monkeypatch.context() as patched:
+        ask = world.controllers.ask
+        patched.setattr(world.controllers, "ask", lambda *asked: late.append(lambda: ask(*asked)))
+        world.create()
+    world.sync.end()
+    world.create()
+    world.host.confirm()
+    assert world.heard == [None]
+    (answer,) = late
+    answer()
+    world.host.confirm()
+    assert [one and one.code for one in world.heard] == [None, ResponseCode.SERVICE_NOT_AVAILABLE]
+
+
 async def test_a_dear_table_is_read_again_after_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
