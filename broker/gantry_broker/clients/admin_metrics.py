@@ -121,6 +121,11 @@ class AdminCollector(Collector):
         resent.add_metric(["found"], 0 if served is None else served.resent.found)
         resent.add_metric(["appended"], 0 if served is None else served.resent.appended)
         yield resent
+        yield GaugeMetricFamily(
+            "gantry_broker_passed_again_sends",
+            "Sends that another group's masters have passed on twice, and that are remembered.",
+            value=0 if served is None else len(served.resent.again),
+        )
         yield from _drain(None if served is None else served.drain)
 
 

@@ -53,7 +53,7 @@ from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.questions import question_numbers
 from gantry_broker.clients.recall import Recalls
 from gantry_broker.clients.replies import Replies
-from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, ResentSends
+from gantry_broker.clients.resent import RESENT, ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.send_back import SendBack
@@ -375,7 +375,7 @@ class ClientProcessor:
         self._puller.queues_changed(topics)
 
     def _send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        if PASSED_AGAIN in (request.ext or {}):
+        if PHYSICAL in (request.ext or {}) and self.resent.again.has(request):
             self.resent.seek(conn, request)
             return None
         if RESENT in conn.attrs:

@@ -27,7 +27,8 @@ answer says so (``MAY_BE_STORED``), since who is plainly refused may send it els
 The last master may have stored nothing of a mapped topic itself, and have passed the send on to the
 group that has the queue. So this one passes on, too, that it may have come before
 (``PASSED_AGAIN``), if it has a unique key: one connection carries the sends of many clients, whose
-messages without a key could be taken for one another.
+messages without a key could be taken for one another. That group looks for whatever comes later and
+is the same, too (``mapped.again``).
 """
 
 import asyncio
@@ -46,6 +47,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED
 
 from gantry_broker.clients.core.delay.levels import MAX_LEVELS, QUEUES
+from gantry_broker.clients.mapped.again import Again, digest
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
 from gantry_broker.clients.step_run import Run
@@ -60,7 +62,6 @@ from gantry_broker.store.contract import (
 )
 
 RESENT = "resent"  # in a connection's attrs: its ``Marks``
-PASSED_AGAIN = "gantryPassedAgain"  # in a send from group to group, which may have come before
 WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it
 WAIT_S = 2.5  # for what the last master left, or to be allowed to write; clients give a send 3 s
 LOOK_S = 0.05  # between two looks whether this master may write
@@ -118,12 +119,14 @@ class _Lookup:
     Attributes:
         given_key: of a record that was found: the unique key that a broker gave it.
         sought: the records that the send would store.
+        again: of a send that another group's master passed on, its digest.
     """
 
     def __init__(
-        self, view: GroupView, sought: list[MessageRecord], marks: Marks, now_ms: int
+        self, view: GroupView, sought: list[MessageRecord], marks: Marks, now_ms: int, again: bytes
     ) -> None:
         self.given_key: str | None = None
+        self.again = again
         self._view = view
         self.sought = sought
         self._marks = marks
@@ -235,6 +238,7 @@ class ResentSends:
         found: sends that were answered by a record that was there.
         appended: those that were stored, since none was.
         completed: batches whose rest was stored.
+        again: sends that other groups' masters have passed on twice.
     """
 
     def __init__(
@@ -250,6 +254,7 @@ class ResentSends:
         self.found = 0
         self.appended = 0
         self.completed = 0
+        self.again = Again(WINDOW_MS / 1000)
         self._view = view
         self._sender = sender
         self._clock = clock
@@ -258,11 +263,11 @@ class ResentSends:
 
     def is_sought(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether ``send`` would look for it, or let it wait behind one that is looked for."""
-        is_marked = PASSED_AGAIN in (request.ext or {}) or may_have_come_before(conn, request)
+        is_marked = self.again.has(request) or may_have_come_before(conn, request)
         return is_marked or conn.id in self._turns
 
     def seek(self, conn: Connection, request: RemotingCommand) -> None:
-        """Serve a send of another group's master that says so (``PASSED_AGAIN``).
+        """Serve a send of another group's master that has come ``again``, or may have.
 
         Its connection has the sends of many clients, none of which waits for this one.
 
@@ -270,21 +275,37 @@ class ResentSends:
             HeaderError, NameRefused: it is malformed.
         """
         self._sender.sought(conn, request)
-        self._seek(conn, request, asyncio.get_running_loop().time() + WAIT_S)
+        now_s, again = asyncio.get_running_loop().time(), digest(request)
+        self.again.remember(again, now_s)
+        self._seek(conn, request, again, now_s + WAIT_S)
 
-    def _seek(self, conn: Connection, request: RemotingCommand, until_s: float) -> None:
+    def _seek(
+        self, conn: Connection, request: RemotingCommand, again: bytes, until_s: float
+    ) -> None:
         loop = asyncio.get_running_loop()
         if self._closed:
             return  # whoever asked may ask the next master
-        if self._view.accepting_writes() is not None and loop.time() < until_s:
-            loop.call_later(LOOK_S, self._seek, conn, request, until_s)
+        is_sought = self.again.is_sought(again)
+        if loop.time() < until_s and (is_sought or self._view.accepting_writes() is not None):
+            loop.call_later(LOOK_S, self._seek, conn, request, again, until_s)
+        elif is_sought:
+            refusal = reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET)
+            refusal.ext = {MAY_BE_STORED: "true"}
+            conn.reply(request, refusal)
         else:
-            self._start(conn, request, self._sender.sought(conn, request), Marks(()))
+            sought = self._sender.sought(conn, request)
+            self.again.begin(again)
+            self._start(conn, request, sought, Marks(()), again)
 
     def _start(
-        self, conn: Connection, request: RemotingCommand, sought: list[MessageRecord], marks: Marks
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        sought: list[MessageRecord],
+        marks: Marks,
+        again: bytes = b"",
     ) -> None:
-        lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000))
+        lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000), again)
         self._lookups[lookup] = None
         lookup.start(partial(self._looked, conn, request, lookup))
 
@@ -343,6 +364,7 @@ class ResentSends:
         if lookup not in self._lookups:
             return
         del self._lookups[lookup]
+        self.again.end(lookup.again)
         if conn.closed:
             return  # whoever passed the client on gives it to a master again, maybe to this one
         # Too few may have come to be in sync meanwhile: then what is confirmed is on their disks

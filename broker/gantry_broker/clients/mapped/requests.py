@@ -35,6 +35,7 @@ from gantry_protocol.send_answer import MAY_BE_STORED
 from msgspec.structs import replace
 
 from gantry_broker.clients.mapped import places
+from gantry_broker.clients.mapped.again import PASSED_AGAIN
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import AS_NEWEST, PHYSICAL
@@ -46,7 +47,7 @@ from gantry_broker.clients.mapped.segment_answers import (
     to_int,
 )
 from gantry_broker.clients.pull_reads import positions
-from gantry_broker.clients.resent import PASSED_AGAIN, has_keys, may_have_come_before
+from gantry_broker.clients.resent import has_keys, may_have_come_before
 from gantry_broker.clients.throttle import SENDS
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal

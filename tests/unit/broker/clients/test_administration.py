@@ -271,6 +271,7 @@ async def test_metrics_of_what_is_under_way(client, connect) -> None:
         "gantry_broker_pulled_offsets": 0,
         "gantry_broker_consumer_questions": 1,
         "gantry_broker_replies_waiting": 0,
+        "gantry_broker_passed_again_sends": 0,
         "gantry_broker_drain_refused_total": 0,
     }
     assert all(

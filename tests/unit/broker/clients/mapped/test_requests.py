@@ -7,11 +7,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from gantry_broker.clients.mapped import again as passed_again
 from gantry_broker.clients.mapped import requests
+from gantry_broker.clients.mapped.again import PASSED_AGAIN
 from gantry_broker.clients.mapped.requests import AS_NEWEST, PHYSICAL
-from gantry_broker.clients.resent import PASSED_AGAIN, RESENT, Marks
+from gantry_broker.clients.resent import RESENT, Marks
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import Busy, HeaderError, RequestTimeout
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, Segment
 from gantry_protocol.records import decode_records
@@ -77,6 +80,12 @@ def stored(mapped: MappedGroup) -> list[tuple[int, int]]:
 async def closed(mapped: MappedGroup) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while mapped.processor.mapped.waiting:
+            await asyncio.sleep(0.01)
+
+
+async def answered(mapped: MappedGroup, *asked: RemotingCommand) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while None in map(mapped.code, asked):
             await asyncio.sleep(0.01)
 
 
@@ -290,14 +299,56 @@ async def test_a_send_that_was_passed_on_before_is_not_stored_again(mapped: Mapp
     mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
     send = send_ext(AGAIN, properties="UNIQ_KEY\x01k\x02", **{PHYSICAL: 1})
     first = mapped.ask(SEND, send)
-    again, other = mapped.ask(SEND, {**send, PASSED_AGAIN: "true"}), mapped.ask(SEND, send)
-    async with asyncio.timeout(PATIENCE_S):
-        while mapped.code(again) is None or mapped.code(other) is None:
-            await asyncio.sleep(0.01)
+    again = mapped.ask(SEND, {**send, PASSED_AGAIN: "true"})
+    other = mapped.ask(SEND, {**send, "bornTimestamp": 2})
+    await answered(mapped, again, other)
     answers = [mapped.answer(one) for one in (first, again, other)]
     places = [((answer and answer.ext) or {}).get("queueOffset") for answer in answers]
     assert places == ["40", "40", "41"]
     assert {((answer and answer.ext) or {}).get("queueId") for answer in answers} == {"0"}
+
+
+async def test_what_a_former_master_passed_on_is_not_stored_when_it_comes_late(
+    mapped: MappedGroup,
+) -> None:
+    """The next one has passed it on again; what comes meanwhile does not miss that either."""
+    await mapped.begin()
+    mapped.tell(CAME)
+    mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
+    mapped.group.holding = True
+    send = send_ext(AGAIN, properties="UNIQ_KEY\x01k\x02", **{PHYSICAL: 1})
+    other = mapped.ask(SEND, {**send, "bornTimestamp": 2})
+    again, meanwhile = mapped.ask(SEND, {**send, PASSED_AGAIN: "true"}), mapped.ask(SEND, send)
+    mapped.group.confirm()
+    await answered(mapped, other)
+    mapped.group.holding = False
+    mapped.group.confirm()
+    await answered(mapped, again, meanwhile)
+    late = mapped.ask(SEND, send)
+    await answered(mapped, late)
+    answers = [mapped.answer(one) for one in (again, meanwhile, late)]
+    assert [((one and one.ext) or {}).get("queueOffset") for one in answers] == ["41"] * 3
+    assert stored(mapped) == [(AGAIN, 40), (AGAIN, 41)]
+
+
+async def test_what_was_passed_on_twice_is_remembered_for_a_while(
+    mapped: MappedGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passed_again, "AGAIN_MAX", 1)
+    await mapped.begin()
+    mapped.tell(CAME)
+    resent = mapped.processor.resent
+    resent._clock = lambda: mapped.group.now_ms / 1000
+    send = send_ext(AGAIN, properties="UNIQ_KEY\x01k\x02", **{PHYSICAL: 1})
+    for born in (1, 2):
+        again = {**send, "bornTimestamp": born, PASSED_AGAIN: "true"}
+        await answered(mapped, mapped.ask(SEND, again))
+    assert len(resent.again) == 1, "and so many at most"
+    await answered(mapped, mapped.ask(SEND, {**send, "bornTimestamp": 2}))
+    assert stored(mapped) == [(AGAIN, 40), (AGAIN, 41)]
+    resent.again.remember(b"another", 2 * resent.again._kept_s + asyncio.get_running_loop().time())
+    await answered(mapped, mapped.ask(SEND, {**send, "bornTimestamp": 2}))
+    assert stored(mapped) == [(AGAIN, 40), (AGAIN, 41), (AGAIN, 42)]
 
 
 async def test_a_send_that_was_passed_on_before_holds_up_no_other(mapped: MappedGroup) -> None:
