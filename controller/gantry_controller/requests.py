@@ -417,11 +417,21 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
     ("POST", "/v1/clusters/{cluster}/queues-rebalance"): _write(
         "move queues so that groups have equally many", MapQueues, _C.INVALID_PARAMETER
     ),
+    ("GET", "/v1/clusters/{cluster}/topics"): _ADMIN_READ_ANYWHERE._replace(name="list the topics"),
+    ("PUT", "/v1/clusters/{cluster}/topics/{topic}"): _write(
+        "make a topic as it is wished", CreateTopic, _C.INVALID_PARAMETER
+    ),
+    ("DELETE", "/v1/clusters/{cluster}/topics/{topic}"): _write(
+        "delete a topic", DeleteTopic, _C.INVALID_PARAMETER
+    ),
     ("GET", "/v1/clusters/{cluster}/access"): _ADMIN_READ_ANYWHERE._replace(
         name="show users and their rules"
     ),
     ("PUT", "/v1/clusters/{cluster}/access"): _write(
         "say whether clients need users", SetAccess, _C.INVALID_PARAMETER
+    ),
+    ("POST", "/v1/clusters/{cluster}/users/{user}/check"): _ADMIN_READ._replace(
+        name="say whether a secret is a user's"
     ),
     ("PUT", "/v1/clusters/{cluster}/users/{user}"): _write(
         "create a user", CreateUser, _C.INVALID_PARAMETER

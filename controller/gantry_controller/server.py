@@ -38,6 +38,7 @@ from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
+from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -207,6 +208,7 @@ class Controller:
         MembersApi(api, self.node).add_to(self._http)
         FrontsApi(api, self.machine).add_to(self._http)
         QueueMapsApi(api, self.machine, self.watchman).add_to(self._http)
+        TopicsApi(api, self.machine, self.hub.gate).add_to(self._http)
         AccessApi(api, self.machine, has_key=self.guard.has_key).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))

@@ -14,7 +14,9 @@ from pydantic.alias_generators import to_camel
 MAX_REPLICAS = 9
 
 
-class _Request(BaseModel):
+class AdminRequest(BaseModel):
+    """A body that people and operators send."""
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -28,7 +30,9 @@ class _Request(BaseModel):
         return self.model_dump_json(by_alias=True)
 
 
-class _View(BaseModel):
+class AdminView(BaseModel):
+    """A body that the controller answers."""
+
     model_config = ConfigDict(
         frozen=True,
         extra="ignore",
@@ -42,7 +46,7 @@ class _View(BaseModel):
         return self.model_dump_json(by_alias=True)
 
 
-class GroupDeclaration(_Request):
+class GroupDeclaration(AdminRequest):
     """PUT /v1/groups/{cluster}/{name}: what the owner of a broker group wants it to be.
 
     ``uid`` is the identity of the object behind it: a second object of the same name is another
@@ -59,7 +63,7 @@ class GroupDeclaration(_Request):
 MAX_FRONT_PORTS = 64
 
 
-class FrontsDeclaration(_Request):
+class FrontsDeclaration(AdminRequest):
     """PUT /v1/clusters/{cluster}/fronts/{name}: clients of a cluster are led to its fronts.
 
     ``address`` is a host name or an IP address without a port; the group with index n is reached
@@ -71,19 +75,19 @@ class FrontsDeclaration(_Request):
     ports: Annotated[int, Field(ge=1, le=MAX_FRONT_PORTS)]
 
 
-class LeaseRequest(_Request):
+class LeaseRequest(AdminRequest):
     """PUT /v1/quorum/lease."""
 
     enabled: bool
 
 
-class TransferRequest(_Request):
+class TransferRequest(AdminRequest):
     """POST /v1/quorum/transfer: ``target`` shall lead; None: the voter that is furthest."""
 
     target: Annotated[int, Field(ge=1)] | None = None
 
 
-class MemberRequest(_Request):
+class MemberRequest(AdminRequest):
     """POST /v1/quorum/members: take ``node`` in, as a learner (nobody begins as a voter).
 
     ``address`` is what ``--peers`` says behind the number: host[:raft[:remoting[:http]]].
@@ -94,14 +98,14 @@ class MemberRequest(_Request):
     learner: Literal[True] = True
 
 
-class ElectRequest(_Request):
+class ElectRequest(AdminRequest):
     """POST …/elect: make ``broker_id`` the master, if the group is still in ``master_epoch``."""
 
     broker_id: Annotated[int, Field(ge=1)]
     master_epoch: Annotated[int, Field(ge=0)]
 
 
-class AcceptLossRequest(_Request):
+class AcceptLossRequest(AdminRequest):
     """POST …/accept-loss: make ``broker_id`` the master although it lacks what was confirmed.
 
     ``confirmed_offset`` is what the group's view said, -1 for nothing: what is given up was seen.
@@ -112,7 +116,7 @@ class AcceptLossRequest(_Request):
     confirmed_offset: Annotated[int, Field(ge=-1)]
 
 
-class AdoptRequest(_Request):
+class AdoptRequest(AdminRequest):
     """POST …/adopt: take over a group of another quorum, whose copies are these brokers."""
 
     broker_ids: Annotated[list[int], Field(min_length=1, max_length=128)]
@@ -120,20 +124,20 @@ class AdoptRequest(_Request):
     accept_missing: bool = False
 
 
-class EvidenceRequest(_Request):
+class EvidenceRequest(AdminRequest):
     """POST …/evidence: the pod with ``pod_uid`` is known to be gone (terminating is not gone)."""
 
     pod_uid: Annotated[str, Field(min_length=1, max_length=128)]
     gone: Literal[True] = True
 
 
-class RetireRequest(_Request):
+class RetireRequest(AdminRequest):
     """POST …/retire: the object with ``uid`` that stood for the group is gone."""
 
     uid: Annotated[str, Field(min_length=1, max_length=128)]
 
 
-class DrainRequest(_Request):
+class DrainRequest(AdminRequest):
     """PUT …/drain: the group takes no new messages, and serves those that it has.
 
     ``uid`` is of the object that stands for it; None: whichever does.
@@ -142,7 +146,7 @@ class DrainRequest(_Request):
     uid: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
-class ForgetRequest(_Request):
+class ForgetRequest(AdminRequest):
     """POST …/forget: strike a member that is dead and outside the sync-state set.
 
     ``incarnation`` is the process that was seen, None for a broker that announces none.
@@ -152,7 +156,7 @@ class ForgetRequest(_Request):
     incarnation: Annotated[str, Field(max_length=128)] | None = None
 
 
-class TierView(_View):
+class TierView(AdminView):
     """A member's last report on its group's tier; the master's word is the one that counts.
 
     ``committed_offset`` and ``version`` are there only while the newest version of the tier's chain
@@ -167,7 +171,7 @@ class TierView(_View):
     version: int | None = None
 
 
-class DrainView(_View):
+class DrainView(AdminView):
     """A master's last report on what is left of a group that is being drained.
 
     ``unread``: messages that consumer groups have not consumed yet, each counted once for each of
@@ -183,7 +187,7 @@ class DrainView(_View):
     waits_for: str = ""
 
 
-class MemberView(_View):
+class MemberView(AdminView):
     """One member of a broker group as the controller sees it.
 
     ``epoch`` and the offsets (``log_start`` is its oldest byte) are what its last heartbeat said,
@@ -216,7 +220,7 @@ class MemberView(_View):
     drain: DrainView | None = None
 
 
-class LossView(_View):
+class LossView(AdminView):
     """The last time a person gave up what was confirmed, and had ``broker_id`` elected.
 
     Its log ended at ``end``; ``confirmed_offset`` was known to be confirmed, -1 if nothing was.
@@ -230,7 +234,7 @@ class LossView(_View):
     at_ms: int
 
 
-class GroupView(_View):
+class GroupView(AdminView):
     """One broker group. ``clean`` is False once an election had to leave the sync-state set.
 
     ``retired``: its owner is gone; everything is kept as it was, and nobody is sent there.
@@ -266,7 +270,7 @@ class GroupView(_View):
     queues_wished: int = 0
 
 
-class GroupList(_View):
+class GroupList(AdminView):
     """A page of GET /v1/groups, in the order of (cluster, name).
 
     ``index`` is the applied index the page was read at. ``continue_token`` (``continue`` on the
@@ -278,7 +282,7 @@ class GroupList(_View):
     continue_token: str | None = Field(default=None, alias="continue")
 
 
-class PeerView(_View):
+class PeerView(AdminView):
     """One member of the quorum; the last five attributes are known to the leader only.
 
     ``role`` is voter or learner; ``priority`` the election priority it last stated. ``counted`` is
@@ -298,7 +302,7 @@ class PeerView(_View):
     differs_at_index: int | None = None
 
 
-class LeaseView(_View):
+class LeaseView(AdminView):
     """The leader's permission to answer reads by a lease.
 
     ``enabled`` is the replicated setting as the answering node knows it; ``valid``: the answering
@@ -309,7 +313,7 @@ class LeaseView(_View):
     valid: bool
 
 
-class SnapshotView(_View):
+class SnapshotView(AdminView):
     """Answer of POST /v1/quorum/snapshot: the answering node's state up to ``index`` is durable."""
 
     index: int
@@ -318,7 +322,7 @@ class SnapshotView(_View):
     took_ms: int
 
 
-class QuorumView(_View):
+class QuorumView(AdminView):
     """GET /v1/quorum, answered by every node about itself.
 
     ``snapshot_index``: the newest snapshot of the answering node covers entries up to there.
@@ -342,7 +346,7 @@ class QuorumView(_View):
     peers: list[PeerView]
 
 
-class WatchEvent(_View):
+class WatchEvent(AdminView):
     """One line of GET /v1/watch; a line with ``heartbeat`` carries only ``index``."""
 
     index: int
@@ -357,7 +361,7 @@ class WatchEvent(_View):
     deleted: bool = False
 
 
-class ErrorView(_View):
+class ErrorView(AdminView):
     """Every refusal: ``error`` is a stable code, ``leader`` the leader's HTTP base URL if known.
 
     ``peers``: the HTTP base URLs of all members, where another one may do.
@@ -369,7 +373,7 @@ class ErrorView(_View):
     peers: list[str] = []
 
 
-class DeclaredFronts(_View):
+class DeclaredFronts(AdminView):
     """Fronts of a cluster as they were declared; see `FrontsDeclaration`."""
 
     name: str
@@ -378,7 +382,7 @@ class DeclaredFronts(_View):
     ports: int
 
 
-class FrontIndex(_View):
+class FrontIndex(AdminView):
     """A broker group's number among the fronts' ports; whether clients are led to it there."""
 
     group: str
@@ -386,7 +390,7 @@ class FrontIndex(_View):
     served_by_fronts: bool = False
 
 
-class FrontsView(_View):
+class FrontsView(AdminView):
     """GET /v1/clusters/{cluster}/fronts: at most one declaration, and groups by index.
 
     The groups are those that some front could have a port for: with indexes below
@@ -397,7 +401,7 @@ class FrontsView(_View):
     groups: list[FrontIndex] = Field(default_factory=list)
 
 
-class QueuesWish(_Request):
+class QueuesWish(AdminRequest):
     """PUT /v1/clusters/{cluster}/queues/{topic}: makes a mapped topic, or changes its map.
 
     Attributes:
@@ -409,13 +413,13 @@ class QueuesWish(_Request):
     places: dict[int, str] = Field(default_factory=dict)
 
 
-class AccessWish(_Request):
+class AccessWish(AdminRequest):
     """PUT /v1/clusters/{cluster}/access: whether every request of a client needs a user."""
 
     enabled: bool
 
 
-class UserWish(_Request):
+class UserWish(AdminRequest):
     """PUT and PATCH /v1/clusters/{cluster}/users/{user}: made, or changed in what is not None."""
 
     secret: str | None = Field(default=None, repr=False)
@@ -423,7 +427,7 @@ class UserWish(_Request):
     status: str | None = None
 
 
-class RuleWish(_Request):
+class RuleWish(AdminRequest):
     """One rule of a user; see ``access.rules``."""
 
     resource: str
@@ -433,13 +437,25 @@ class RuleWish(_Request):
     policy: str = "Custom"
 
 
-class RulesWish(_Request):
+class SecretCheck(AdminRequest):
+    """POST /v1/clusters/{cluster}/users/{user}/check: whether this is the user's secret."""
+
+    secret: str = Field(repr=False)
+
+
+class SecretCheckView(AdminView):
+    """The answer to a ``SecretCheck``."""
+
+    matches: bool
+
+
+class RulesWish(AdminRequest):
     """POST /v1/clusters/{cluster}/users/{user}/rules."""
 
     rules: list[RuleWish]
 
 
-class RuleView(_View):
+class RuleView(AdminView):
     """One rule of a user."""
 
     resource: str
@@ -449,7 +465,7 @@ class RuleView(_View):
     policy: str = ""
 
 
-class UserView(_View):
+class UserView(AdminView):
     """One user; its secret is never shown."""
 
     name: str
@@ -458,14 +474,19 @@ class UserView(_View):
     rules: list[RuleView] = []
 
 
-class AccessView(_View):
-    """GET /v1/clusters/{cluster}/access."""
+class AccessView(AdminView):
+    """GET /v1/clusters/{cluster}/access.
+
+    ``changed`` is the index of the last change of a user, a rule or the switch; None of a
+    controller that does not say so.
+    """
 
     enabled: bool
+    changed: int | None = None
     users: list[UserView] = []
 
 
-class RebalanceRequest(_Request):
+class RebalanceRequest(AdminRequest):
     """POST /v1/clusters/{cluster}/queues-rebalance: queues move until groups have equally many.
 
     Attributes:
@@ -477,7 +498,7 @@ class RebalanceRequest(_Request):
     without: list[str] = Field(default_factory=list)
 
 
-class SegmentView(_View):
+class SegmentView(AdminView):
     """A part of a queue; it ends where the next one starts."""
 
     group: str
@@ -485,7 +506,7 @@ class SegmentView(_View):
     queue_id: int
 
 
-class QueueView(_View):
+class QueueView(AdminView):
     """One queue of a mapped topic; ``target``: the group that it is about to move to."""
 
     number: int
@@ -493,7 +514,7 @@ class QueueView(_View):
     target: str = ""
 
 
-class MappedTopicView(_View):
+class MappedTopicView(AdminView):
     """The queue map of one topic; ``detail`` where one topic was asked for."""
 
     topic: str
@@ -504,14 +525,14 @@ class MappedTopicView(_View):
     detail: list[QueueView] = Field(default_factory=list)
 
 
-class QueueMapsView(_View):
+class QueueMapsView(AdminView):
     """GET /v1/clusters/{cluster}/queues: at most ``MAPPED_TOPICS_SHOWN`` topics, by name."""
 
     topics: list[MappedTopicView] = Field(default_factory=list)
     load: dict[str, int] = Field(default_factory=dict)
 
 
-class MoveView(_View):
+class MoveView(AdminView):
     """A queue that moves, or would."""
 
     topic: str
@@ -520,7 +541,7 @@ class MoveView(_View):
     target: str
 
 
-class MovesView(_View):
+class MovesView(AdminView):
     """The answer to a rebalance."""
 
     moves: list[MoveView] = Field(default_factory=list)

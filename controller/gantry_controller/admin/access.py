@@ -1,5 +1,7 @@
 """The admin API's routes about users and their rules; no answer has a secret in it (ADR 0082)."""
 
+from hmac import compare_digest
+
 from aiohttp import web
 from gantry_protocol.access.rules import (
     AccessError,
@@ -11,7 +13,16 @@ from gantry_protocol.access.rules import (
     user_status,
     user_type,
 )
-from gantry_protocol.admin import AccessView, AccessWish, RulesWish, RuleView, UserView, UserWish
+from gantry_protocol.admin import (
+    AccessView,
+    AccessWish,
+    RulesWish,
+    RuleView,
+    SecretCheck,
+    SecretCheckView,
+    UserView,
+    UserWish,
+)
 from gantry_protocol.process.probes import HttpServer
 
 from gantry_controller.admin.api import AdminApi, ApiRefusal, Handler, read_body
@@ -51,6 +62,7 @@ class AccessApi:
         routes: list[tuple[str, str, Handler]] = [
             ("GET", cluster + "/access", self._get),
             ("PUT", cluster + "/access", self._set),
+            ("POST", user + "/check", self._check),
             ("PUT", user, self._create),
             ("PATCH", user, self._update),
             ("DELETE", user, self._delete),
@@ -72,6 +84,16 @@ class AccessApi:
         return await self._write(
             request, SetAccess(cluster=_cluster(request), enabled=wish.enabled)
         )
+
+    async def _check(self, request: web.Request) -> web.Response:
+        """Whoever may change users may ask whether a secret is a user's; nobody is told one."""
+        wish = await read_body(request, SecretCheck)
+        cluster, name = _cluster(request), request.match_info["user"]
+        user = self._machine.state.users.get((cluster, name))
+        if user is None:
+            raise ApiRefusal(404, "NOT_FOUND", f"There is no user {name[:64]} in {cluster}.")
+        matches = compare_digest(user.secret.encode(), wish.secret.encode())
+        return web.json_response(text=SecretCheckView(matches=matches).to_json())
 
     async def _create(self, request: web.Request) -> web.Response:
         wish = await read_body(request, UserWish)
@@ -130,8 +152,10 @@ class AccessApi:
 
 def access_view(state: MetadataState, cluster: str) -> AccessView:
     """The users of ``cluster`` and their rules, without secrets."""
+    switch = access_of(state, cluster)
     return AccessView(
-        enabled=access_of(state, cluster).enabled,
+        enabled=switch.enabled,
+        changed=switch.changed,
         users=[_user_view(name, user) for name, user in users_of(state, cluster).items()],
     )
 

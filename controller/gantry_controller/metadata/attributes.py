@@ -34,7 +34,7 @@ _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
     "queue.type": ("SimpleCQ".__eq__, "SimpleCQ; queues of batches are not kept here"),
     READERS: (_is_readers, f"0 to {READERS_MAX}, and as in 1;7=3 another number for queue 7"),
 }
-_FIXED = ("cleanup.policy", "queue.type")  # upstream's; given when the topic is made, or never
+FIXED = ("cleanup.policy", "queue.type")  # upstream's; given when the topic is made, or never
 
 
 class AttributesError(ValueError):
@@ -65,7 +65,7 @@ def altered(known: Mapping[str, str] | None, modification: str) -> dict[str, str
         if name in seen:
             raise AttributesError(f"The attribute {name} is given twice.")
         seen.add(name)
-        if known is not None and name in _FIXED and known.get(name) != value:
+        if known is not None and name in FIXED and known.get(name) != value:
             raise AttributesError(f"The attribute {name} of a topic that exists cannot change.")
         if sign == "+":
             attributes[name] = value

@@ -32,8 +32,11 @@ from gantry_protocol.admin import (
     RetireRequest,
     RulesWish,
     RuleWish,
+    SecretCheck,
+    SecretCheckView,
     UserWish,
 )
+from gantry_protocol.admin_topics import PAGE_MAX, TopicList, TopicView, TopicWish
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
@@ -175,6 +178,28 @@ class Admin:
         query = {"policy": policy} if resource is None else {"policy": policy, "resource": resource}
         path = self._of_cluster("users", name, "rules") + "?" + urlencode(query)
         await self.quorum.ask_leader("DELETE", path)
+
+    async def is_secret_of(self, name: str, secret: str) -> bool:
+        """Whether this is the secret of a user; raises AdminRefusedError where there is none."""
+        path = self._of_cluster("users", name, "check")
+        data = await self.quorum.ask_leader("POST", path, SecretCheck(secret=secret).to_json())
+        return SecretCheckView.model_validate_json(data).matches
+
+    async def topics(self, known: str = "", after: str = "") -> TopicList:
+        """A page of the topics of the cluster; nothing but its stamp if that is ``known``."""
+        query = urlencode({"known": known, "after": after, "limit": PAGE_MAX})
+        data = await self.quorum.ask_leader("GET", f"{self._of_cluster('topics')}?{query}")
+        return TopicList.model_validate_json(data)
+
+    async def put_topic(self, topic: str, wish: TopicWish) -> TopicView:
+        """Has every group of the cluster have a topic as it is wished."""
+        path = self._of_cluster("topics", topic)
+        data = await self.quorum.ask_leader("PUT", path, wish.to_json())
+        return TopicView.model_validate_json(data)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Deletes a topic in every group of the cluster; one that is not there is gone already."""
+        await self.quorum.ask_leader("DELETE", self._of_cluster("topics", topic))
 
     def _of_cluster(self, *parts: str) -> str:
         return "/v1/clusters/" + "/".join(quote(part, safe="") for part in (self._cluster, *parts))

@@ -9,6 +9,7 @@ from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.queue_maps import QueueMapsApi
+from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.remoting.forwarder import Forwarder
@@ -57,6 +58,7 @@ async def admin(harness: Harness) -> AsyncIterator[Api]:
     served.add_to(server)
     FrontsApi(served, harness.machine).add_to(server)
     QueueMapsApi(served, harness.machine, harness.watchman).add_to(server)
+    TopicsApi(served, harness.machine, hub.gate).add_to(server)
     AccessApi(served, harness.machine, has_key=True).add_to(server)
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}

@@ -12,6 +12,7 @@ SECRET = "hush-hush-hush"
 async def test_users_and_rules_are_made_shown_and_gone(admin: Api) -> None:
     status, view = await admin.call("PUT", USERS + "/ada", {"secret": SECRET, "type": "super"})
     assert status == 200
+    assert view.pop("changed") == admin.harness.quorum.index
     assert view == {
         "enabled": False,
         "users": [{"name": "ada", "type": "Super", "status": "enable", "rules": []}],
@@ -54,3 +55,14 @@ async def test_what_cannot_be_is_refused_without_the_secret(admin: Api) -> None:
     status, view = await admin.call("PUT", ACCESS, {"enabled": True})
     assert status == 409
     assert "create one first" in view["message"]
+
+
+async def test_a_secret_is_compared_and_never_told(admin: Api) -> None:
+    await admin.call("PUT", USERS + "/ada", {"secret": SECRET})
+    before = admin.harness.quorum.index
+    check = USERS + "/ada/check"
+    assert await admin.call("POST", check, {"secret": SECRET}) == (200, {"matches": True})
+    assert await admin.call("POST", check, {"secret": "another-one"}) == (200, {"matches": False})
+    assert admin.harness.quorum.index == before
+    status, view = await admin.call("POST", USERS + "/eve/check", {"secret": SECRET})
+    assert (status, view["error"]) == (404, "NOT_FOUND")

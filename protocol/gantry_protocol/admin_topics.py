@@ -1,0 +1,77 @@
+"""The admin API's bodies about topics and consumer groups of a cluster.
+
+One answer tells of all groups of the cluster: what is the same everywhere is written once. So ten
+thousand topics in many groups are a few pages, and who knows the ``stamp`` of what was read last
+is told in a line that nothing has changed.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gantry_protocol.admin import AdminRequest, AdminView
+
+PAGE_MAX = 1_000
+"""Topics or consumer groups of one page."""
+ATTRIBUTES_MAX = 16
+QUEUES_MAX = 4096
+NAME_CHARS_MAX = 255
+
+
+class TopicWish(AdminRequest):
+    """PUT /v1/clusters/{cluster}/topics/{topic}: what a topic is to be like in every group.
+
+    Attributes:
+        attributes: all that it is to have, upstream's names to values; others are removed.
+        fewer_reads: fewer queues to read are meant. What is in those that are left out is read by
+            nobody, so without this a smaller number is refused.
+    """
+
+    read_queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)]
+    write_queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)]
+    perm: Annotated[int, Field(ge=0, le=7)] = 6
+    attributes: dict[str, str] = Field(default_factory=dict, max_length=ATTRIBUTES_MAX)
+    fewer_reads: bool = False
+
+
+class TopicVariant(AdminView):
+    """A topic as some groups have it; ``groups`` is empty where all of the cluster have it so."""
+
+    groups: list[str] = []
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class TopicView(AdminView):
+    """A topic in all groups of a cluster.
+
+    Attributes:
+        mapped: it has a queue map, and is changed as a whole by that.
+        variants: none where no group has it.
+    """
+
+    name: str
+    mapped: bool = False
+    variants: list[TopicVariant] = []
+
+
+class TopicList(AdminView):
+    """GET /v1/clusters/{cluster}/topics: a page, in the order of names.
+
+    Attributes:
+        stamp: changes whenever a topic of the cluster does.
+        unchanged: it is the stamp that was asked with, and nothing else is told.
+        groups: that clients are sent to.
+        unheard: those of them whose masters have not said yet which topics their logs have.
+        more: there are topics behind the last one of the page; ask with ``after`` it.
+    """
+
+    stamp: str
+    unchanged: bool = False
+    groups: list[str] = []
+    unheard: list[str] = []
+    topics: list[TopicView] = []
+    more: bool = False
