@@ -24,9 +24,11 @@ from gantry_operator.api.kinds import (
     CONTROLLER_GROUP,
     CRON_JOB,
     CUSTOM,
+    ENTITIES,
     FRONT_GROUP,
     POD,
     TEMPLATED,
+    TOPIC,
     Kind,
 )
 from gantry_operator.plan import additions, crashes
@@ -49,6 +51,9 @@ _OWNER_KINDS = {
     names.FRONT: FRONT_GROUP,
 }
 _POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
+_ENDING = b'"deletionTimestamp"'
+NAME_FIELDS = {TOPIC: "topicName"}
+"""Where an entity says what it stands for, if that is not its own name."""
 _POD_STATUS = frozenset({"phase", "podIP"})
 
 
@@ -58,6 +63,13 @@ class Key(NamedTuple):
     kind: str
     namespace: str
     name: str
+
+
+class Place(NamedTuple):
+    """One thing in the metadata of a cluster, by its kind and its name there."""
+
+    kind: str
+    named: str
 
 
 class CachedObject(NamedTuple):
@@ -96,6 +108,7 @@ class Cache:
     def __init__(self) -> None:
         self._entries: dict[Kind, dict[Name, CachedObject]] = {}
         self._owned: dict[Key, dict[tuple[Kind, str], CachedObject]] = {}
+        self._entities: dict[Name, dict[Place, dict[str, str]]] = {}
         self._heard: dict[tuple[Kind, Name], int] = {}
         self._turn = 0
 
@@ -120,6 +133,24 @@ class Cache:
         """The objects of a kind that belong to a resource."""
         return [entry.body() for (k, _), entry in self._owned.get(key, {}).items() if k == kind]
 
+    def clusters(self) -> list[Name]:
+        """Namespace and name of each cluster that entities are in, whether or not it exists."""
+        return list(self._entities)
+
+    def places(self, namespace: str, cluster: str) -> dict[Place, dict[str, str]]:
+        """What entities stand for in a cluster: names of resources to when they were created."""
+        return self._entities.get((namespace, cluster), {})
+
+    def claimants(self, namespace: str, cluster: str, place: Place) -> list[str]:
+        """The resources that stand for one thing, the one that was there first before others."""
+        found = self.places(namespace, cluster).get(place, {})
+        return sorted(found, key=lambda name: (found[name], name))
+
+    def ending(self, kind: Kind) -> list[Body]:
+        """The objects of a kind that are being deleted, and perhaps others."""
+        entries = self._entries.get(kind, {}).values()
+        return [entry.body() for entry in entries if _ENDING in entry.text]
+
     def is_current(self, kind: Kind, body: Body) -> bool:
         """Whether this version of an object, or a newer one, is known."""
         old = self._entries.get(kind, {}).get(name_of(body))
@@ -143,6 +174,10 @@ class Cache:
         text = _ENCODER.encode(_trimmed(kind, body))
         entry = CachedObject(meta.get("uid"), meta.get("resourceVersion"), owner, text)
         self._entries.setdefault(kind, {})[name] = entry
+        if kind in ENTITIES:
+            place, created = place_of(kind, body), meta.get("creationTimestamp") or ""
+            cluster = self._entities.setdefault((name[0], reference(body)), {})
+            cluster.setdefault(place, {})[name[1]] = created
         if owner is not None and kind not in CUSTOM:
             self._owned.setdefault(owner, {})[kind, name[1]] = entry
         return old is None or (old.uid, old.text) != (entry.uid, entry.text)
@@ -202,10 +237,21 @@ class Cache:
 
     def _drop(self, kind: Kind, name: Name, old: CachedObject) -> None:
         del self._entries[kind][name]
+        if kind in ENTITIES:
+            self._leave(kind, name, old.body())
         if old.owner is not None and old.owner in self._owned:
             self._owned[old.owner].pop((kind, name[1]), None)
             if not self._owned[old.owner]:
                 del self._owned[old.owner]
+
+    def _leave(self, kind: Kind, name: Name, body: Body) -> None:
+        place, cluster = place_of(kind, body), (name[0], reference(body))
+        there = self._entities[cluster]
+        there[place].pop(name[1], None)
+        if not there[place]:
+            del there[place]
+        if not there:
+            del self._entities[cluster]
 
 
 def name_of(body: Body) -> Name:
@@ -233,6 +279,12 @@ def reference(body: Body) -> str:
     referred = spec.get("controllerRef") or {}
     name = referred.get("name") if isinstance(referred, dict) else None
     return name if isinstance(name, str) and name else "gantry"
+
+
+def place_of(kind: Kind, body: Body) -> Place:
+    """What an entity stands for, even with a spec that is otherwise invalid."""
+    given = (body.get("spec") or {}).get(NAME_FIELDS[kind])
+    return Place(kind.kind, given if isinstance(given, str) and given else name_of(body)[1])
 
 
 def _trimmed(kind: Kind, body: Body) -> Body:

@@ -22,6 +22,7 @@ from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
     CUSTOM,
+    ENTITIES,
     FRONT_GROUP,
     NAMESPACE,
     Kind,
@@ -114,13 +115,14 @@ def is_awaited(cache: Cache) -> bool:
     serving = {
         name_of(quorum) for quorum in quorums if quorum["metadata"].get("deletionTimestamp") is None
     }
+    entities = [body for kind in ENTITIES for body in cache.ending(kind)]
     return any(
         deletion.waits_for_operator(
             body["metadata"],
             held=name_of(body) in staying,
             drains=(body["metadata"].get("namespace", ""), reference(body)) in serving,
         )
-        for body in (*groups, *quorums, *fronts)
+        for body in (*groups, *quorums, *fronts, *entities)
     )
 
 

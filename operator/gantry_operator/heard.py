@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROUP, Kind
-from gantry_operator.cache import Cache, Key, key_of, name_of, reference
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, ENTITIES, FRONT_GROUP, Kind
+from gantry_operator.cache import Cache, Key, key_of, name_of, place_of, reference
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Body
@@ -37,6 +37,9 @@ class Listener:
             self._queue.add(key)
         if kind is CONTROLLER_GROUP and (deleted or _wish(before) != _wish(body)):
             self._dependents(namespace, name)
+            self._entities(namespace, name)
+        if kind in ENTITIES and (deleted or before is None):
+            self._others(kind, body)
         if kind is BROKER_GROUP and (deleted or before is None):
             quorum = reference(body)
             self._referred_to(namespace, quorum)
@@ -71,6 +74,19 @@ class Listener:
             finalizers = (body.get("metadata") or {}).get("finalizers") or ()
             if names.DRAIN_FINALIZER not in finalizers and reference(body) == quorum:
                 self._queue.add(Key(BROKER_GROUP.kind, namespace, group))
+
+    def _entities(self, namespace: str, cluster: str) -> None:
+        """What stands for something in the metadata of a quorum that appeared, changed or went."""
+        for place, claimants in self._cache.places(namespace, cluster).items():
+            for name in claimants:
+                self._queue.add(Key(place.kind, namespace, name))
+
+    def _others(self, kind: Kind, body: Body) -> None:
+        """Of several that stand for one thing the first one counts, which may be another now."""
+        namespace, name = name_of(body)
+        for other in self._cache.claimants(namespace, reference(body), place_of(kind, body)):
+            if other != name:
+                self._queue.add(Key(kind.kind, namespace, other))
 
     def _dependents(self, namespace: str, name: str, *kinds: Kind) -> None:
         """Groups that refer to a controller group whose wish changed, appeared or went.

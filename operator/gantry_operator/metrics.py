@@ -51,6 +51,16 @@ class Metrics:
         self.disruptions = self._counter(
             "disruptions", "Disruptive actions that were carried out.", ("kind", "action")
         )
+        self.table_reads = self._counter(
+            "table_reads",
+            "Reads of the topics, users or consumer groups of a cluster: whole, or same as before.",
+            ("kind", "result"),
+        )
+        self.drifts = self._counter(
+            "drifts",
+            "Changes that others made to what a Topic, MessageUser or ConsumerGroup owns; undone.",
+            ("kind",),
+        )
         self.queue_depth = self._gauge(
             "gantry_operator_queue_depth", "Resources waiting to be looked at."
         )

@@ -73,7 +73,8 @@ ANNOTATION_SHARDS: Final = f"{GROUP}/shards"
 ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
 """On the Deployment of fronts: who sets its replicas, `spec` or `autoscaler`."""
 FINALIZER: Final = f"{GROUP}/controller-metadata"
-"""Set only while storage.whenDeleted is Delete. Removing it by hand leaves the group's metadata in
+"""Set only while storage.whenDeleted of a BrokerGroup is Delete, or the deletionPolicy of what
+stands for a topic, a user or a consumer group. Removing it by hand leaves the group's metadata in
 the controller, nothing else: `kubectl patch bg NAME --type=json -p
 '[{"op":"remove","path":"/metadata/finalizers"}]'`."""
 

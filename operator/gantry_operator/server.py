@@ -35,9 +35,11 @@ from gantry_operator.metrics import Metrics
 from gantry_operator.quorums.directory import Directory
 from gantry_operator.reconcile.apply import Applier
 from gantry_operator.reconcile.claims import Claims
+from gantry_operator.reconcile.entities import Entities
 from gantry_operator.reconcile.fleet import Fleet
 from gantry_operator.reconcile.observe import Observer
 from gantry_operator.reconcile.quorum_secrets import Secrets
+from gantry_operator.reconcile.tables import Tables
 from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
 from gantry_operator.shell import run_watches
@@ -172,9 +174,17 @@ async def _act(
             operator_namespace=_own_namespace() if credentials.in_cluster else "",
         )
         applier = Applier(api, cache, directory, quorum_secrets)
+        tables = Tables(directory, metrics)
         resync.named = directory.known_groups
         reconciler = Reconciler(
-            queue, observer, applier, directory, metrics, spawn, leads=leading.is_set
+            queue,
+            observer,
+            applier,
+            directory,
+            metrics,
+            spawn,
+            leads=leading.is_set,
+            entities=Entities(api, cache, directory, tables, metrics),
         )
         spawn(run_watches(credentials, settings.namespaces, listener.hear, resync.listed))
         workers: list[asyncio.Task[None]] = []
@@ -182,6 +192,7 @@ async def _act(
         try:
             if await _unless_stopped(_patiently("reading the cluster", resync.fill), stop):
                 spawn(quorum_secrets.watch(cache, queue.add))
+                spawn(tables.watch(cache, queue.add, leading.is_set))
                 spawn(resync.close_gaps())
                 spawn(resync.run(settings.resync_interval_s))
                 workers = [spawn(reconciler.work()) for _ in range(settings.workers)]

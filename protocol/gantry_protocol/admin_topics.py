@@ -37,12 +37,12 @@ class TopicWish(AdminRequest):
 class TopicVariant(AdminView):
     """A topic as some groups have it; ``groups`` is empty where all of the cluster have it so."""
 
-    groups: list[str] = []
+    groups: list[str] = Field(default_factory=list)
     read_queues: int
     write_queues: int
     perm: int
     order: bool = False
-    attributes: dict[str, str] = {}
+    attributes: dict[str, str] = Field(default_factory=dict)
 
 
 class TopicView(AdminView):
@@ -55,7 +55,7 @@ class TopicView(AdminView):
 
     name: str
     mapped: bool = False
-    variants: list[TopicVariant] = []
+    variants: list[TopicVariant] = Field(default_factory=list)
 
 
 class TopicList(AdminView):
@@ -66,12 +66,15 @@ class TopicList(AdminView):
         unchanged: it is the stamp that was asked with, and nothing else is told.
         groups: that clients are sent to.
         unheard: those of them whose masters have not said yet which topics their logs have.
+        new: those of them that never had a master; with the first one they take over what the
+            others have.
         more: there are topics behind the last one of the page; ask with ``after`` it.
     """
 
     stamp: str
     unchanged: bool = False
-    groups: list[str] = []
-    unheard: list[str] = []
-    topics: list[TopicView] = []
+    groups: list[str] = Field(default_factory=list)
+    unheard: list[str] = Field(default_factory=list)
+    new: list[str] = Field(default_factory=list)
+    topics: list[TopicView] = Field(default_factory=list)
     more: bool = False

@@ -60,7 +60,7 @@ class TopicsApi:
             state = self._machine.state
             tables = tables_of(state, cluster)
             mapped = dict(state.maps_of(cluster).maps)
-            stamp = _stamp(tables, mapped)
+            stamp = _stamp(tables, mapped, _newcomers(state, cluster))
             if stamp == request.query.get("known"):
                 told = TopicList(stamp=stamp, unchanged=True)
                 return web.json_response(text=told.to_json())
@@ -76,6 +76,7 @@ class TopicsApi:
                 stamp=stamp,
                 groups=list(tables),
                 unheard=[name for name, table in tables.items() if table.is_partial],
+                new=_newcomers(state, cluster),
                 topics=views,
                 more=len(page) > limit,
             )
@@ -214,8 +215,12 @@ def _views(names: Iterable[str], tables: Tables, mapped: Collection[str]) -> lis
     return [topic_view(name, tables, mapped=name in mapped) for name in names]
 
 
-def _stamp(tables: Tables, mapped: Iterable[str]) -> str:
+def _newcomers(state: MetadataState, cluster: str) -> list[str]:
+    return [group.name for group in state.serving_by_name(cluster) if not group.had_master]
+
+
+def _stamp(tables: Tables, mapped: Iterable[str], newcomers: list[str]) -> str:
     """Of versions alone: each change of a table has its own."""
     facts = [(name, table.version, table.is_partial) for name, table in tables.items()]
-    text = repr((facts, sorted(mapped)))
+    text = repr((facts, sorted(mapped), newcomers))
     return blake2b(text.encode(), digest_size=16).hexdigest()

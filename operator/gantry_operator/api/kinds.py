@@ -39,6 +39,7 @@ class Kind(NamedTuple):
 BROKER_GROUP: Final = Kind(names.GROUP, names.VERSION, "brokergroups", "BrokerGroup")
 CONTROLLER_GROUP: Final = Kind(names.GROUP, names.VERSION, "controllergroups", "ControllerGroup")
 FRONT_GROUP: Final = Kind(names.GROUP, names.VERSION, "frontgroups", "FrontGroup")
+TOPIC: Final = Kind(names.GROUP, names.VERSION, "topics", "Topic")
 STATEFULSET: Final = Kind("apps", "v1", "statefulsets", "StatefulSet")
 DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
 AUTOSCALER: Final = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
@@ -55,7 +56,9 @@ NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace")
 """Of no namespace itself; the operator reads the one it runs in, at its end."""
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
-CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP, FRONT_GROUP)
+ENTITIES: Final = (TOPIC,)
+"""Each stands for one thing in the metadata of a cluster."""
+CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP, FRONT_GROUP, *ENTITIES)
 OWNED: Final = (
     STATEFULSET,
     DEPLOYMENT,

@@ -21,6 +21,7 @@ from gantry_operator.models.controller_group import ControllerGroup
 from gantry_operator.models.front_group import FrontGroup
 from gantry_operator.models.schema import structural
 from gantry_operator.models.settings_page import page
+from gantry_operator.models.topic import Topic
 
 if TYPE_CHECKING:
     from gantry_operator.models.base import Resource
@@ -60,6 +61,14 @@ _ACCEPTED = Column("Accepted", _condition("Accepted"), description="Whether it c
 _AVAILABLE = Column("Available", _condition("Available"), description="Whether it serves.")
 _PROGRESSING = Column(
     "Progressing", _condition("Progressing"), description="Whether a step is under way.", priority=1
+)
+_CLUSTER = Column("Cluster", ".spec.controllerRef.name", description="The cluster.")
+_IN_PLACE = Column("Ready", _condition("Ready"), description="Whether it is as it is wished.")
+_WHY = Column(
+    "Reason",
+    '.status.conditions[?(@.type=="Ready")].reason',
+    description="Why it is Ready or not.",
+    priority=1,
 )
 
 KINDS = (
@@ -112,6 +121,21 @@ KINDS = (
             _AGE,
         ),
         scale=True,
+    ),
+    CrdKind(
+        Topic,
+        plural="topics",
+        short="gt",
+        columns=(
+            Column("Topic", ".status.name", description="Name of the topic."),
+            _CLUSTER,
+            Column("Queues", ".spec.queues", "integer", "Queues that are written to."),
+            _IN_PLACE,
+            _ACCEPTED,
+            _WHY,
+            _AGE,
+        ),
+        scale=False,
     ),
 )
 

@@ -214,6 +214,34 @@ class Reason(StrEnum):
     # Ready, which has the reason of what is not as it should be
     AS_WISHED = "AsWished", "The resource serves and is as its spec wishes."
 
+    # Topics, users and consumer groups
+    IN_PLACE = "InPlace", "The cluster has it as the spec wishes."
+    BEING_MADE = "BeingMade", "The controllers are about to be told."
+    ANOTHER_OWNS_IT = (
+        "AnotherOwnsIt",
+        "An older resource stands for the same name in the cluster; this one changes nothing.",
+    )
+    EXISTS_OTHERWISE = (
+        "ExistsOtherwise",
+        "It existed before with other settings; spec.adopt: true takes it over.",
+    )
+    QUEUES_WOULD_SHRINK = (
+        "QueuesWouldShrink",
+        "Fewer queues would be read than there are; spec.allowFewerQueues: true does it.",
+    )
+    HAS_QUEUE_MAP = (
+        "HasQueueMap",
+        "The topic has a queue map, which is changed as a whole by gantry queues map.",
+    )
+    REFUSED_BY_CONTROLLERS = (
+        "RefusedByControllers",
+        "The controllers refuse what is wished; the message has their words. It is tried again.",
+    )
+    DRIFT_UNDONE = (
+        "DriftUndone",
+        "Event: others had changed what the resource owns; it is as wished again.",
+    )
+
     # Paused
     PAUSED_BY_SPEC = "PausedBySpec", "spec.paused is true."
     ACTIVE = "Active", "spec.paused is false."

@@ -16,7 +16,7 @@ from gantry_protocol.admin_client.errors import AdminError
 from gantry_protocol.process import log
 
 from gantry_operator.api.errors import ApiError, Ending, TooManyRequests
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROUP
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, ENTITIES, FRONT_GROUP
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import WriteStatus
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, FrontObserved
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from gantry_operator.plan.actions import Action
     from gantry_operator.plan.observed import Observed
     from gantry_operator.quorums.directory import Directory, Spawn
+    from gantry_operator.reconcile.entities import Entities
     from gantry_operator.reconcile.observe import Observer
     from gantry_operator.workqueue import WorkQueue
 
 LASTING_FAILURES = 2
 """So often in a row a key has failed before a fault of the server is reported in its status."""
+_ENTITY_KINDS = frozenset(kind.kind for kind in ENTITIES)
 _log = log.get("reconcile")
 
 
@@ -58,6 +60,7 @@ class Reconciler:
         spawn: Spawn,
         clock: Callable[[], dt.datetime] = utc_now,
         leads: Callable[[], bool] = lambda: True,
+        entities: Entities | None = None,
     ) -> None:
         self._queue = queue
         self._observer = observer
@@ -67,6 +70,7 @@ class Reconciler:
         self._spawn = spawn
         self._clock = clock
         self._leads = leads
+        self._entities = entities
         self._repeats = Repeats()
 
     async def work(self) -> None:
@@ -109,6 +113,8 @@ class Reconciler:
         self._metrics.seconds.labels(key.kind).observe(elapsed)
 
     async def _look(self, key: Key) -> ApplyOutcome:
+        if self._entities is not None and key.kind in _ENTITY_KINDS:
+            return await self._look_at_entity(key)
         seen = await self._observer.observe(key)
         if seen is None:
             self._forget(key)
@@ -131,6 +137,16 @@ class Reconciler:
         if outcome.disruption:
             self._metrics.disruptions.labels(key.kind, outcome.disruption).inc()
         self._remember(key, outcome)
+        return outcome
+
+    async def _look_at_entity(self, key: Key) -> ApplyOutcome:
+        """Nobody waits for a standby here."""
+        assert self._entities is not None, "asked for above"
+        outcome = ApplyOutcome()
+        if self._leads():
+            outcome = await self._entities.look(key, self._clock)
+        if outcome.again:
+            self._queue.add(key)
         return outcome
 
     def _measure(self, key: Key, seen: Observed, actions: list[Action]) -> None:

@@ -36,9 +36,9 @@ from gantry_protocol.admin import (
     SecretCheckView,
     UserWish,
 )
-from gantry_protocol.admin_topics import PAGE_MAX, TopicList, TopicView, TopicWish
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
+from gantry_protocol.admin_topics import PAGE_MAX, TopicList, TopicView, TopicWish
 
 if TYPE_CHECKING:
     from gantry_protocol.admin_client.quorum import Quorum

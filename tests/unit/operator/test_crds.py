@@ -111,6 +111,7 @@ DETAILS = ("Progressing", "Shards", "Tier")
             "FrontGroup",
             ["Address", "Groups", "Ready", "Available", "Accepted", "Progressing", "Age"],
         ),
+        ("Topic", ["Topic", "Cluster", "Queues", "Ready", "Accepted", "Reason", "Age"]),
     ],
 )
 def test_kubectl_get_shows(kind: str, columns: list[str]) -> None:

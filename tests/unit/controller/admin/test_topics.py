@@ -5,7 +5,7 @@ from typing import Any
 from gantry_controller.metadata.events import AdoptGroup, DeclareGroup, encode_event
 from gantry_protocol.types import Epoch
 from support.admin_api import Api
-from support.controller_dispatcher import CLUSTER
+from support.controller_dispatcher import CLUSTER, NAME
 
 TOPICS = f"/v1/clusters/{CLUSTER}/topics"
 WISH: dict[str, Any] = {"readQueues": 8, "writeQueues": 8, "attributes": {"message.type": "FIFO"}}
@@ -117,6 +117,13 @@ async def test_who_knows_the_stamp_is_told_that_nothing_changed(admin: Api) -> N
     third = await listed(admin, f"?known={first['stamp']}")
     assert not third["unchanged"]
     assert third["topics"][0]["variants"][0]["perm"] == 4
+
+
+async def test_groups_that_never_had_a_master_are_named(admin: Api) -> None:
+    await admin.three_in_sync()
+    declare(admin, "z-new")
+    view = await listed(admin)
+    assert (view["groups"], view["new"]) == ([NAME, "z-new"], ["z-new"])
 
 
 async def test_a_topic_is_deleted_everywhere_and_twice(admin: Api) -> None:

@@ -1,0 +1,287 @@
+"""One look at a resource that stands for a topic, a user or a consumer group of a cluster.
+
+It is read against the cluster's table (``tables``), planned with (``plan.entities``), and at most
+one thing in the cluster is written. What the controllers refuse is remembered until the next
+attempt, and told by its status.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_protocol.admin_client.errors import AdminRefusedError
+from gantry_protocol.process import log
+from pydantic import ValidationError
+
+from gantry_operator.api.errors import Conflict, NotFound
+from gantry_operator.api.kinds import BY_NAME, CONTROLLER_GROUP, STATEFULSET, TOPIC, Kind
+from gantry_operator.cache import Key, Name, place_of, reference
+from gantry_operator.models.base import InvalidSpecError, Metadata
+from gantry_operator.models.entity import Entity, EntityStatus
+from gantry_operator.models.topic import Topic
+from gantry_operator.plan.actions import CheckAgain, EmitEvent, SetFinalizer, WriteStatus
+from gantry_operator.plan.entities import (
+    EntityObserved,
+    Make,
+    Remove,
+    Standing,
+    drift_event,
+    plan_entity,
+)
+from gantry_operator.plan.topics import topic_standing
+from gantry_operator.reconcile.apply import ApplyOutcome
+from gantry_operator.reconcile.events import post_event
+from gantry_operator.reconcile.reread import live
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from gantry_protocol.admin_client.admin import Admin
+
+    from gantry_operator.api.protocol import Api, Body
+    from gantry_operator.cache import Cache
+    from gantry_operator.metrics import Metrics
+    from gantry_operator.plan.actions import Action
+    from gantry_operator.quorums.directory import Directory
+    from gantry_operator.reconcile.tables import Tables
+
+    class Hand(Protocol):
+        """What differs from kind to kind."""
+
+        model: type[Entity]
+        check_s: float
+
+        async def standing(self, seen: Seen) -> Standing:
+            """How the cluster compares with the wish."""
+            ...
+
+        async def make(self, seen: Seen, admin: Admin) -> None:
+            """Has the controllers make it as wished."""
+            ...
+
+        async def remove(self, seen: Seen, admin: Admin) -> None:
+            """Has the controllers remove it."""
+            ...
+
+
+REFUSED_AGAIN_S = 10.0
+_log = log.get("entities")
+
+
+class Seen:
+    """A resource, and what it stands for."""
+
+    def __init__(self, kind: Kind, body: Body, entity: Entity | None) -> None:
+        self.kind = kind
+        self.body = body
+        self.entity = entity
+        self.meta = Metadata.model_validate(body["metadata"])
+        self.place = place_of(kind, body)
+        self.cluster: Name = (self.meta.namespace, reference(body))
+
+
+class TopicHand:
+    """Topics; see ``Hand``."""
+
+    model: type[Entity] = Topic
+    check_s = 0.0
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def standing(self, seen: Seen) -> Standing:
+        """How the cluster compares with the wish."""
+        assert isinstance(seen.entity, Topic), "what cannot be read is compared with nothing"
+        held = await self._tables.topics(*seen.cluster)
+        return topic_standing(seen.place.named, seen.entity.spec.wish, held)
+
+    async def make(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers make it as wished."""
+        assert isinstance(seen.entity, Topic), "what cannot be read is not made"
+        view = await admin.put_topic(seen.place.named, seen.entity.spec.wish)
+        self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, view)
+
+    async def remove(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers remove it."""
+        await admin.delete_topic(seen.place.named)
+        self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, None)
+
+
+class Entities:
+    """Looks; bounded by the resources that exist.
+
+    Args:
+        api: where status, finalizers and events are written.
+        cache: objects by watch.
+        directory: the controllers.
+        tables: what these hold.
+        metrics: where undone changes are counted.
+    """
+
+    def __init__(
+        self, api: Api, cache: Cache, directory: Directory, tables: Tables, metrics: Metrics
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._directory = directory
+        self._metrics = metrics
+        self._refusals: dict[Key, tuple[int, str]] = {}  # of which generation
+        self._hands: dict[str, Hand] = {TOPIC.kind: TopicHand(tables)}
+
+    async def look(self, key: Key, now: Callable[[], dt.datetime]) -> ApplyOutcome:
+        """Observes, plans, and carries the plan out.
+
+        Raises:
+            ApiError: the API server did not take something.
+            QuorumUnreachableError: the controllers cannot be asked.
+        """
+        kind, hand = BY_NAME[key.kind], self._hands[key.kind]
+        body = self._cache.get(kind, key.namespace, key.name)
+        if body is None:
+            self._refusals.pop(key, None)
+            return ApplyOutcome()
+        entity, invalid = _parse(hand.model, body)
+        seen = Seen(kind, body, entity)
+        observed = await self._observe(key, hand, seen, invalid)
+        outcome = ApplyOutcome()
+        for action in plan_entity(observed, now()):
+            await self._carry_out(key, hand, seen, observed, action, outcome)
+        return outcome
+
+    async def _observe(self, key: Key, hand: Hand, seen: Seen, invalid: str) -> EntityObserved:
+        claimants = self._cache.claimants(*seen.cluster, seen.place)
+        first = claimants[0] if claimants else key.name
+        exists, serves = self._quorum(*seen.cluster)
+        standing = Standing(state="Unknown", what="The controllers are gone.")
+        if seen.entity is not None and serves and first == key.name:
+            standing = await hand.standing(seen)
+        generation, refusal = self._refusals.get(key, (0, ""))
+        return EntityObserved(
+            meta=seen.meta,
+            entity=seen.entity,
+            invalid=invalid,
+            previous=_status(seen.body.get("status")),
+            live_status=seen.body.get("status"),
+            named=seen.place.named,
+            cluster=seen.cluster[1],
+            first=first,
+            quorum_exists=exists,
+            quorum_serves=serves,
+            standing=standing,
+            refusal=refusal if generation == seen.meta.generation else "",
+            check_s=hand.check_s,
+        )
+
+    def _quorum(self, namespace: str, name: str) -> tuple[bool, bool]:
+        """Whether there is a ControllerGroup, and whether it, or its rest, can be asked."""
+        body = self._cache.get(CONTROLLER_GROUP, namespace, name)
+        if body is None:
+            return False, False
+        if body["metadata"].get("deletionTimestamp") is None:
+            return True, True
+        key = Key(CONTROLLER_GROUP.kind, namespace, name)
+        return True, bool(self._cache.owned(key, STATEFULSET))
+
+    async def _carry_out(
+        self,
+        key: Key,
+        hand: Hand,
+        seen: Seen,
+        observed: EntityObserved,
+        action: Action,
+        outcome: ApplyOutcome,
+    ) -> None:
+        match action:
+            case CheckAgain(after_s=after_s):
+                outcome.check_after_s = after_s
+            case WriteStatus(status=status):
+                await self._write(key, seen, status)
+            case SetFinalizer():
+                await self._finalize(key, seen, action)
+                outcome.again = True
+            case Make(undoes=undoes):
+                if not await self._tell(key, seen, hand.make, outcome):
+                    return
+                if undoes:
+                    self._metrics.drifts.labels(key.kind).inc()
+                    await self._post(key, seen, drift_event(observed, undoes))
+            case Remove():
+                await self._tell(key, seen, hand.remove, outcome)
+            case _:
+                raise AssertionError(f"a plan holds a {type(action).__name__}")
+
+    async def _tell(self, key: Key, seen: Seen, deed: Any, outcome: ApplyOutcome) -> bool:
+        """Tells the controllers; what they refuse is planned with, at once and then again."""
+        try:
+            await deed(seen, self._directory.admin(*seen.cluster))
+        except AdminRefusedError as error:
+            told = (seen.meta.generation, str(error))
+            outcome.again = self._refusals.get(key) != told
+            outcome.check_after_s = REFUSED_AGAIN_S
+            self._refusals[key] = told
+            _log.warning("controllers refuse", **_facts(key, seen, deed), why=str(error))
+            return False
+        self._refusals.pop(key, None)
+        outcome.again = True
+        _log.info("controllers told", **_facts(key, seen, deed))
+        return True
+
+    async def _post(self, key: Key, seen: Seen, event: EmitEvent) -> None:
+        await post_event(self._api, key, seen.meta, event)
+
+    async def _write(self, key: Key, seen: Seen, status: Body) -> None:
+        body = {
+            "apiVersion": seen.kind.api_version,
+            "kind": seen.kind.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": seen.meta.uid},
+            "status": status,
+        }
+        try:
+            self._cache.put(seen.kind, await self._api.apply_status(seen.kind, body))
+        except (NotFound, Conflict):
+            await live(self._api, self._cache, seen.kind, key.namespace, key.name)
+            raise
+
+    async def _finalize(self, key: Key, seen: Seen, action: SetFinalizer) -> None:
+        patch = {
+            "metadata": {
+                "uid": seen.meta.uid,
+                "resourceVersion": action.resource_version,
+                "finalizers": list(action.finalizers),
+            }
+        }
+        try:
+            found = await self._api.merge(seen.kind, key.namespace, key.name, patch)
+        except (NotFound, Conflict):
+            await live(self._api, self._cache, seen.kind, key.namespace, key.name)
+            raise
+        if found["metadata"].get("deletionTimestamp") is None or action.finalizers:
+            self._cache.put(seen.kind, found)
+
+
+def _parse(model: type[Entity], body: Body) -> tuple[Entity | None, str]:
+    try:
+        return model.parse({key: value for key, value in body.items() if key != "status"}), ""
+    except InvalidSpecError as error:
+        return None, str(error)
+
+
+def _status(status: Any) -> EntityStatus | None:
+    if not isinstance(status, dict):
+        return None
+    try:
+        return EntityStatus.model_validate(status)
+    except ValidationError:
+        return None
+
+
+def _facts(key: Key, seen: Seen, deed: Any) -> dict[str, object]:
+    return {
+        "kind": key.kind,
+        "namespace": key.namespace,
+        "name": key.name,
+        "cluster": seen.cluster[1],
+        "deed": deed.__name__,
+    }
