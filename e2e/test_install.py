@@ -57,6 +57,8 @@ FORBIDDEN = [
     ("delete", "controllergroups.mq.gantry.dev"),
     ("create", "frontgroups.mq.gantry.dev"),
     ("delete", "frontgroups.mq.gantry.dev"),
+    ("create", "topics.mq.gantry.dev"),
+    ("delete", "topics.mq.gantry.dev"),
     ("list", "nodes"),
     ("list", "namespaces"),
     ("list", "customresourcedefinitions.apiextensions.k8s.io"),

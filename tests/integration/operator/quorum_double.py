@@ -16,6 +16,7 @@ from aiohttp import web
 from gantry_local.apiserver.store import Event
 from gantry_operator import names
 from gantry_operator.plan.observed import pod_view
+from support.metadata_double import ROUTES, MetadataDouble
 from support.pretend_cluster import PretendCluster
 
 Json = dict[str, Any]
@@ -34,6 +35,7 @@ class FakeQuorum:
         self._runner: web.AppRunner | None = None
         self.port = 0
         self.groups: dict[str, Json] = {}
+        self.metadata = MetadataDouble()
         self.fronts: Json | None = None
         self.on_fronts: Callable[[], None] = lambda: None  # before clients are led elsewhere
         self.lagging: set[str] = set()  # pods that are not in sync, or "pod of shard"
@@ -65,6 +67,7 @@ class FakeQuorum:
         app.router.add_route("*", "/v1/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
+        await self.metadata.start()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.port = self._runner.addresses[0][1]
         return self
@@ -72,6 +75,7 @@ class FakeQuorum:
     async def __aexit__(self, *_: object) -> None:
         assert self._runner is not None
         await self._runner.cleanup()
+        await self.metadata.stop()
 
     def pods(self, component: str, instance: str) -> list[Json]:
         found = self._pods.get((component, instance), {})
@@ -122,7 +126,10 @@ class FakeQuorum:
             return web.json_response(answer, status=421)
         data = await request.read()
         body: Json = json.loads(data) if data else {}
-        return await self._answer(request, request.match_info["path"].split("/"), body)
+        path = request.match_info["path"].split("/")
+        if path[0] == "clusters" and path[2] in ROUTES:
+            return await self.metadata.serve(request)
+        return await self._answer(request, path, body)
 
     async def _answer(
         self, request: web.Request, path: list[str], body: Json
@@ -139,8 +146,9 @@ class FakeQuorum:
                 return web.json_response({"error": "NOT_FOUND", "message": name}, status=404)
             case "GET", ["groups", _, name]:
                 return web.json_response(self.view(name))
-            case "DELETE", ["groups", _, name]:
+            case "DELETE", ["groups", cluster, name]:
                 del self.groups[name]
+                self.metadata.forget(cluster, name)
                 self.log.append(f"forget {name} {request.query['uid']}")
                 return web.Response(status=204)
             case "POST", ["groups", _, name, "retire"]:
@@ -169,6 +177,7 @@ class FakeQuorum:
         old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})
         self.groups[name] = old | wish | {"cluster": cluster, "name": name, "retired": False}
         self.groups[name]["hasOthers"] = True
+        self.metadata.declare(cluster, name)
         self._changed.add(name)
         self.log.append(f"declare {name} {wish['replicas']} {wish['minInSyncReplicas']}")
 

@@ -245,7 +245,8 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
 def test_this_installation_has_its_definitions() -> None:
     names = {crd["metadata"]["name"] for crd in manifests.crds()}
     assert names == {
-        f"{plural}.mq.gantry.dev" for plural in ("brokergroups", "controllergroups", "frontgroups", "topics")
+        f"{plural}.mq.gantry.dev"
+        for plural in ("brokergroups", "controllergroups", "frontgroups", "topics")
     }
 
 
