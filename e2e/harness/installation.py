@@ -25,6 +25,7 @@ CRDS = (
     "brokergroups.mq.gantry.dev",
     "controllergroups.mq.gantry.dev",
     "frontgroups.mq.gantry.dev",
+    "messageusers.mq.gantry.dev",
     "topics.mq.gantry.dev",
 )
 IDLE_RSS_MB = {"controller": 80, "broker": 100, "door": 80, "operator": 140}

@@ -26,6 +26,7 @@ from gantry_operator.api.kinds import (
     CUSTOM,
     ENTITIES,
     FRONT_GROUP,
+    MESSAGE_USER,
     POD,
     TEMPLATED,
     TOPIC,
@@ -52,7 +53,7 @@ _OWNER_KINDS = {
 }
 _POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
 _ENDING = b'"deletionTimestamp"'
-NAME_FIELDS = {TOPIC: "topicName"}
+NAME_FIELDS = {TOPIC: "topicName", MESSAGE_USER: "userName"}
 """Where an entity says what it stands for, if that is not its own name."""
 _POD_STATUS = frozenset({"phase", "podIP"})
 

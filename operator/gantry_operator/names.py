@@ -47,6 +47,8 @@ BROKER: Final = "broker"
 DOOR: Final = "door"
 """Of a container beside the broker's in its pod; no pods are of it alone."""
 FRONT: Final = "front"
+USER: Final = "user"
+"""Of the Secrets that are made for MessageUsers; they are read by name."""
 OPERATOR: Final = "operator"
 AUDIT: Final = "audit"
 """Of jobs that read the tier; no Service selects it."""
@@ -163,6 +165,11 @@ def admin_secret(group: str) -> str:
 def quorum_secret(group: str) -> str:
     """The Secret with the key that controllers and brokers of a quorum show to each other."""
     return f"{group}-quorum-key"
+
+
+def user_secret(resource: str) -> str:
+    """The Secret that is made for a MessageUser that names none."""
+    return f"{resource}-user"
 
 
 def secrets(group: str) -> dict[str, str]:

@@ -32,16 +32,16 @@ app.kubernetes.io/component: operator
 {{- /* What the operator may do with the objects it reconciles: the same list as a Role per namespace or as a ClusterRole. */ -}}
 {{- define "gantry.rules" -}}
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups, brokergroups, frontgroups, topics]
+  resources: [controllergroups, brokergroups, frontgroups, topics, messageusers]
   verbs: [get, list, watch]
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups, brokergroups, frontgroups, topics]
+  resources: [controllergroups, brokergroups, frontgroups, topics, messageusers]
   verbs: [patch] # finalizers: of what others depend on, of fronts, and of what deletes something in the cluster when it goes
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups/status, brokergroups/status, frontgroups/status, topics/status]
+  resources: [controllergroups/status, brokergroups/status, frontgroups/status, topics/status, messageusers/status]
   verbs: [patch]
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups/finalizers, brokergroups/finalizers, frontgroups/finalizers]
+  resources: [controllergroups/finalizers, brokergroups/finalizers, frontgroups/finalizers, messageusers/finalizers]
   verbs: [update] # owner references that block deletion
 - apiGroups: [apps]
   resources: [statefulsets]
@@ -68,7 +68,7 @@ app.kubernetes.io/component: operator
   resources: [persistentvolumeclaims] # of controllers, by name: the mark of the quorum that a volume is of
   verbs: [get, patch]
 - apiGroups: [""]
-  resources: [secrets] # of each quorum the admin API's bearer token and the key, by name; never listed or written
+  resources: [secrets] # of each quorum the admin API's bearer token and the key, and those of MessageUsers; by name, never listed or written
   verbs: [get, create]
 - apiGroups: [""]
   resources: [pods]

@@ -19,6 +19,7 @@ from gantry_operator import names
 from gantry_operator.models.broker_group import BrokerGroup
 from gantry_operator.models.controller_group import ControllerGroup
 from gantry_operator.models.front_group import FrontGroup
+from gantry_operator.models.message_user import MessageUser
 from gantry_operator.models.schema import structural
 from gantry_operator.models.settings_page import page
 from gantry_operator.models.topic import Topic
@@ -130,6 +131,22 @@ KINDS = (
             Column("Topic", ".status.name", description="Name of the topic."),
             _CLUSTER,
             Column("Queues", ".spec.queues", "integer", "Queues that are written to."),
+            _IN_PLACE,
+            _ACCEPTED,
+            _WHY,
+            _AGE,
+        ),
+        scale=False,
+    ),
+    CrdKind(
+        MessageUser,
+        plural="messageusers",
+        short="mu",
+        columns=(
+            Column("User", ".status.name", description="Name of the user."),
+            _CLUSTER,
+            Column("Type", ".spec.type", description="Normal or Super."),
+            Column("Secret", ".status.secret", description="The Secret with its secret key."),
             _IN_PLACE,
             _ACCEPTED,
             _WHY,

@@ -54,11 +54,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: Unknown also where the controllers cannot say it yet.
         what: why it is unknown, or what differs, for people.
+        ours: what differs, the owner of the resource has changed, and nobody else.
         refused: the reason not to make it as wished, whoever owns it; `what` says it in full.
     """
 
     state: State
     what: str = ""
+    ours: bool = False
     refused: Reason | None = None
 
 
@@ -72,6 +74,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
         quorum_serves: there is one that can be asked, or its rest.
         standing: see there.
         refusal: the controllers' words to the last attempt.
+        told: what the status says besides.
         check_s: when to look again at what is in place, of which no watch tells; 0 for never.
     """
 
@@ -79,6 +82,8 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
     entity: Entity | None
     invalid: str = ""
     previous: EntityStatus | None = None
+    status: type[EntityStatus] = EntityStatus
+    told: dict[str, Any] = {}
     live_status: Body | None = None
     named: str
     cluster: str
@@ -123,7 +128,9 @@ def plan_entity(seen: EntityObserved, now: dt.datetime) -> list[Action]:
     if finalizer:
         return finalizer  # looked at again at once, with the finalizer in place
     if refused is not None:
-        return _status(seen, refused, now, name=_kept_name(seen))
+        again = seen.check_s and seen.standing.refused is not None
+        check: list[Action] = [CheckAgain(after_s=UNHEARD_CHECK_S)] if again else []
+        return [*_status(seen, refused, now, name=_kept_name(seen)), *check]
     standing = seen.standing
     if standing.state == "Unknown":
         return _unknown(seen, now)
@@ -215,7 +222,7 @@ def _make(seen: EntityObserved, now: dt.datetime) -> list[Action]:
     if seen.refusal:
         told = _Verdict(True, "False", Reason.REFUSED_BY_CONTROLLERS, seen.refusal)
         return [*_status(seen, told, now, name=seen.named), Make()]
-    if was_in_place:
+    if was_in_place and not seen.standing.ours:
         gone = "it was gone" if seen.standing.state == "Absent" else seen.standing.what
         return [Make(undoes=gone)]
     if seen.owns:
@@ -278,12 +285,13 @@ def _status(
         "The spec is valid." if told.accepted else told.message,
     )
     conditions.set("Ready", told.ready, told.reason, told.message)
-    old = seen.previous or EntityStatus(observed_generation=0)
+    old = seen.previous or seen.status(observed_generation=0)
     body: dict[str, Any] = old.model_copy(
         update={
             "observed_generation": seen.meta.generation,
             "name": name,
             "conditions": conditions.result(),
+            **seen.told,
         }
     ).to_object()
     return [] if body == seen.live_status else [WriteStatus(status=body)]

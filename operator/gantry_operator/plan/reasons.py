@@ -233,6 +233,10 @@ class Reason(StrEnum):
         "HasQueueMap",
         "The topic has a queue map, which is changed as a whole by gantry queues map.",
     )
+    SECRET_NOT_USABLE = (
+        "SecretNotUsable",
+        "The Secret with the user's secret key is absent, or has no key that can be one.",
+    )
     REFUSED_BY_CONTROLLERS = (
         "RefusedByControllers",
         "The controllers refuse what is wished; the message has their words. It is tried again.",

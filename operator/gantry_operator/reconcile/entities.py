@@ -14,11 +14,9 @@ from gantry_protocol.process import log
 from pydantic import ValidationError
 
 from gantry_operator.api.errors import Conflict, NotFound
-from gantry_operator.api.kinds import BY_NAME, CONTROLLER_GROUP, STATEFULSET, TOPIC, Kind
-from gantry_operator.cache import Key, Name, place_of, reference
-from gantry_operator.models.base import InvalidSpecError, Metadata
-from gantry_operator.models.entity import Entity, EntityStatus
-from gantry_operator.models.topic import Topic
+from gantry_operator.api.kinds import BY_NAME, CONTROLLER_GROUP, MESSAGE_USER, STATEFULSET, TOPIC
+from gantry_operator.cache import Key
+from gantry_operator.models.base import InvalidSpecError
 from gantry_operator.plan.actions import CheckAgain, EmitEvent, SetFinalizer, WriteStatus
 from gantry_operator.plan.entities import (
     EntityObserved,
@@ -28,85 +26,28 @@ from gantry_operator.plan.entities import (
     drift_event,
     plan_entity,
 )
-from gantry_operator.plan.topics import topic_standing
 from gantry_operator.reconcile.apply import ApplyOutcome
 from gantry_operator.reconcile.events import post_event
+from gantry_operator.reconcile.hands import Seen, TopicHand
 from gantry_operator.reconcile.reread import live
+from gantry_operator.reconcile.users import UserHand
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable
-    from typing import Protocol
-
-    from gantry_protocol.admin_client.admin import Admin
 
     from gantry_operator.api.protocol import Api, Body
     from gantry_operator.cache import Cache
     from gantry_operator.metrics import Metrics
+    from gantry_operator.models.entity import Entity, EntityStatus
     from gantry_operator.plan.actions import Action
     from gantry_operator.quorums.directory import Directory
+    from gantry_operator.reconcile.hands import Hand
     from gantry_operator.reconcile.tables import Tables
-
-    class Hand(Protocol):
-        """What differs from kind to kind."""
-
-        model: type[Entity]
-        check_s: float
-
-        async def standing(self, seen: Seen) -> Standing:
-            """How the cluster compares with the wish."""
-            ...
-
-        async def make(self, seen: Seen, admin: Admin) -> None:
-            """Has the controllers make it as wished."""
-            ...
-
-        async def remove(self, seen: Seen, admin: Admin) -> None:
-            """Has the controllers remove it."""
-            ...
 
 
 REFUSED_AGAIN_S = 10.0
 _log = log.get("entities")
-
-
-class Seen:
-    """A resource, and what it stands for."""
-
-    def __init__(self, kind: Kind, body: Body, entity: Entity | None) -> None:
-        self.kind = kind
-        self.body = body
-        self.entity = entity
-        self.meta = Metadata.model_validate(body["metadata"])
-        self.place = place_of(kind, body)
-        self.cluster: Name = (self.meta.namespace, reference(body))
-
-
-class TopicHand:
-    """Topics; see ``Hand``."""
-
-    model: type[Entity] = Topic
-    check_s = 0.0
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    async def standing(self, seen: Seen) -> Standing:
-        """How the cluster compares with the wish."""
-        assert isinstance(seen.entity, Topic), "what cannot be read is compared with nothing"
-        held = await self._tables.topics(*seen.cluster)
-        return topic_standing(seen.place.named, seen.entity.spec.wish, held)
-
-    async def make(self, seen: Seen, admin: Admin) -> None:
-        """Has the controllers make it as wished."""
-        assert isinstance(seen.entity, Topic), "what cannot be read is not made"
-        view = await admin.put_topic(seen.place.named, seen.entity.spec.wish)
-        self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, view)
-
-    async def remove(self, seen: Seen, admin: Admin) -> None:
-        """Has the controllers remove it."""
-        await admin.delete_topic(seen.place.named)
-        self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, None)
 
 
 class Entities:
@@ -128,7 +69,11 @@ class Entities:
         self._directory = directory
         self._metrics = metrics
         self._refusals: dict[Key, tuple[int, str]] = {}  # of which generation
-        self._hands: dict[str, Hand] = {TOPIC.kind: TopicHand(tables)}
+        self._tables = tables
+        self._hands: dict[str, Hand] = {
+            TOPIC.kind: TopicHand(tables),
+            MESSAGE_USER.kind: UserHand(api, tables, directory),
+        }
 
     async def look(self, key: Key, now: Callable[[], dt.datetime]) -> ApplyOutcome:
         """Observes, plans, and carries the plan out.
@@ -162,7 +107,9 @@ class Entities:
             meta=seen.meta,
             entity=seen.entity,
             invalid=invalid,
-            previous=_status(seen.body.get("status")),
+            previous=_status(hand.status, seen.body.get("status")),
+            status=hand.status,
+            told=hand.told(seen),
             live_status=seen.body.get("status"),
             named=seen.place.named,
             cluster=seen.cluster[1],
@@ -221,6 +168,7 @@ class Entities:
             outcome.again = self._refusals.get(key) != told
             outcome.check_after_s = REFUSED_AGAIN_S
             self._refusals[key] = told
+            self._tables.doubt(key.kind, *seen.cluster)
             _log.warning("controllers refuse", **_facts(key, seen, deed), why=str(error))
             return False
         self._refusals.pop(key, None)
@@ -268,11 +216,11 @@ def _parse(model: type[Entity], body: Body) -> tuple[Entity | None, str]:
         return None, str(error)
 
 
-def _status(status: Any) -> EntityStatus | None:
+def _status(model: type[EntityStatus], status: Any) -> EntityStatus | None:
     if not isinstance(status, dict):
         return None
     try:
-        return EntityStatus.model_validate(status)
+        return model.model_validate(status)
     except ValidationError:
         return None
 

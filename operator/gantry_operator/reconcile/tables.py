@@ -20,9 +20,10 @@ from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreach
 from gantry_protocol.admin_client.outcomes import Unreachable
 from pydantic import ValidationError
 
-from gantry_operator.api.kinds import CONTROLLER_GROUP, TOPIC
+from gantry_operator.api.kinds import CONTROLLER_GROUP, MESSAGE_USER, TOPIC
 from gantry_operator.cache import Key
 from gantry_operator.plan.topics import TopicsHeld
+from gantry_operator.plan.users import UsersHeld
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,7 +75,10 @@ class Tables:
         self._directory = directory
         self._metrics = metrics
         self._tables: dict[tuple[str, Name], _Table] = {}
-        self._read: dict[str, Callable[[Admin, str], Awaitable[Told]]] = {TOPIC.kind: _topics}
+        self._read: dict[str, Callable[[Admin, str], Awaitable[Told]]] = {
+            TOPIC.kind: _topics,
+            MESSAGE_USER.kind: _users,
+        }
 
     async def topics(self, namespace: str, cluster: str) -> TopicsHeld | Unreachable:
         """The topics of a cluster."""
@@ -83,6 +87,19 @@ class Tables:
             return found
         groups, unheard, new = found.facts
         return TopicsHeld(groups, unheard, new, found.rows)
+
+    async def users(self, namespace: str, cluster: str) -> UsersHeld | Unreachable:
+        """The users of a cluster."""
+        found = await self._held(MESSAGE_USER.kind, (namespace, cluster))
+        if isinstance(found, Unreachable):
+            return found
+        return UsersHeld(found.stamp, found.rows)
+
+    def doubt(self, kind: str, namespace: str, cluster: str) -> None:
+        """What was planned with is refused, so it may be old: it is read before it is used."""
+        table = self._tables.get((kind, (namespace, cluster)))
+        if table is not None:
+            table.at_s = float("-inf")
 
     def wrote(self, kind: str, namespace: str, cluster: str, named: str, row: Any) -> None:
         """What was just written; None for what is gone."""
@@ -173,6 +190,14 @@ async def _topics(admin: Admin, known: str) -> Told:
         page = await admin.topics(after=page.topics[-1].name)
         rows |= {topic.name: topic for topic in page.topics}
     return Told(first.stamp, (tuple(first.groups), tuple(first.unheard), tuple(first.new)), rows)
+
+
+async def _users(admin: Admin, known: str) -> Told:
+    view = await admin.access()
+    stamp = "unsaid" if view.changed is None else str(view.changed)
+    if view.changed is not None and stamp == known:
+        return Told(stamp)
+    return Told(stamp, None, {user.name: user for user in view.users})
 
 
 def _put(rows: dict[str, Any], name: str, row: Any) -> None:

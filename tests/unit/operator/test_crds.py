@@ -111,6 +111,10 @@ DETAILS = ("Progressing", "Shards", "Tier")
             "FrontGroup",
             ["Address", "Groups", "Ready", "Available", "Accepted", "Progressing", "Age"],
         ),
+        (
+            "MessageUser",
+            ["User", "Cluster", "Type", "Secret", "Ready", "Accepted", "Reason", "Age"],
+        ),
         ("Topic", ["Topic", "Cluster", "Queues", "Ready", "Accepted", "Reason", "Age"]),
     ],
 )

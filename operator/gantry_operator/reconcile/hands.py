@@ -1,0 +1,87 @@
+"""What differs from kind to kind of entity: how it compares, is made, and is removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gantry_operator.api.kinds import TOPIC, Kind
+from gantry_operator.cache import Name, place_of, reference
+from gantry_operator.models.base import Metadata
+from gantry_operator.models.entity import Entity, EntityStatus
+from gantry_operator.models.topic import Topic
+from gantry_operator.plan.topics import topic_standing
+
+if TYPE_CHECKING:
+    from gantry_protocol.admin_client.admin import Admin
+
+    from gantry_operator.api.protocol import Body
+    from gantry_operator.plan.entities import Standing
+    from gantry_operator.reconcile.tables import Tables
+
+
+class Seen:
+    """A resource, and what it stands for."""
+
+    def __init__(self, kind: Kind, body: Body, entity: Entity | None) -> None:
+        self.kind = kind
+        self.body = body
+        self.entity = entity
+        self.meta = Metadata.model_validate(body["metadata"])
+        self.place = place_of(kind, body)
+        self.cluster: Name = (self.meta.namespace, reference(body))
+
+
+class Hand(Protocol):
+    """What differs from kind to kind."""
+
+    model: type[Entity]
+    status: type[EntityStatus]
+    check_s: float
+
+    def told(self, seen: Seen) -> dict[str, Any]:
+        """What the status says besides."""
+        ...
+
+    async def standing(self, seen: Seen) -> Standing:
+        """How the cluster compares with the wish."""
+        ...
+
+    async def make(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers make it as wished."""
+        ...
+
+    async def remove(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers remove it."""
+        ...
+
+
+class TopicHand:
+    """Topics; see ``Hand``."""
+
+    model: type[Entity] = Topic
+    status = EntityStatus
+    check_s = 0.0
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def told(self, _: Seen) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    async def standing(self, seen: Seen) -> Standing:
+        """How the cluster compares with the wish."""
+        assert isinstance(seen.entity, Topic), "what cannot be read is compared with nothing"
+        held = await self._tables.topics(*seen.cluster)
+        return topic_standing(seen.place.named, seen.entity.spec.wish, held)
+
+    async def make(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers make it as wished."""
+        assert isinstance(seen.entity, Topic), "what cannot be read is not made"
+        view = await admin.put_topic(seen.place.named, seen.entity.spec.wish)
+        self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, view)
+
+    async def remove(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers remove it."""
+        await admin.delete_topic(seen.place.named)
+        self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, None)
