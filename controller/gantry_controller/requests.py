@@ -424,6 +424,17 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
     ("DELETE", "/v1/clusters/{cluster}/topics/{topic}"): _write(
         "delete a topic", DeleteTopic, _C.INVALID_PARAMETER
     ),
+    ("GET", "/v1/clusters/{cluster}/consumer-groups"): _ADMIN_READ_ANYWHERE._replace(
+        name="list the settings of consumer groups"
+    ),
+    ("PUT", "/v1/clusters/{cluster}/consumer-groups/{group}"): _write(
+        "make the settings of a consumer group as wished",
+        PutSubscriptionGroup,
+        _C.INVALID_PARAMETER,
+    ),
+    ("DELETE", "/v1/clusters/{cluster}/consumer-groups/{group}"): _write(
+        "delete the settings of a consumer group", DeleteSubscriptionGroup, _C.INVALID_PARAMETER
+    ),
     ("GET", "/v1/clusters/{cluster}/access"): _ADMIN_READ_ANYWHERE._replace(
         name="show users and their rules"
     ),

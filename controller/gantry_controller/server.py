@@ -33,6 +33,7 @@ from gantry_controller.admin.access import AccessApi
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.bounds import BoundMetrics, Sources
 from gantry_controller.admin.connections import ConnectionMetrics
+from gantry_controller.admin.consumer_groups import ConsumerGroupsApi
 from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
@@ -209,6 +210,7 @@ class Controller:
         FrontsApi(api, self.machine).add_to(self._http)
         QueueMapsApi(api, self.machine, self.watchman).add_to(self._http)
         TopicsApi(api, self.machine, self.hub.gate).add_to(self._http)
+        ConsumerGroupsApi(api, self.machine, self.hub.gate).add_to(self._http)
         AccessApi(api, self.machine, has_key=self.guard.has_key).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))

@@ -78,3 +78,43 @@ class TopicList(AdminView):
     new: list[str] = Field(default_factory=list)
     topics: list[TopicView] = Field(default_factory=list)
     more: bool = False
+
+
+class ConsumerGroupWish(AdminRequest):
+    """PUT /v1/clusters/{cluster}/consumer-groups/{group}: how a group may consume, everywhere.
+
+    Settings that are not named here stay as they are; see ``SubscriptionGroupConfig``.
+    """
+
+    consume_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: Annotated[int, Field(ge=0, le=QUEUES_MAX)] = 1
+    retry_max_times: Annotated[int, Field(ge=-1, le=2**31 - 1)] = 16
+
+
+class ConsumerGroupVariant(AdminView):
+    """The settings of a consumer group as some broker groups have them, or all (``groups`` [])."""
+
+    groups: list[str] = Field(default_factory=list)
+    consume_enable: bool
+    consume_broadcast_enable: bool
+    retry_queue_nums: int
+    retry_max_times: int
+
+
+class ConsumerGroupView(AdminView):
+    """The settings of a consumer group in all broker groups of a cluster."""
+
+    name: str
+    variants: list[ConsumerGroupVariant] = Field(default_factory=list)
+
+
+class ConsumerGroupList(AdminView):
+    """GET /v1/clusters/{cluster}/consumer-groups: a page of settings, as a ``TopicList`` is."""
+
+    stamp: str
+    unchanged: bool = False
+    groups: list[str] = Field(default_factory=list)
+    new: list[str] = Field(default_factory=list)
+    consumer_groups: list[ConsumerGroupView] = Field(default_factory=list)
+    more: bool = False

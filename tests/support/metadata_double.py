@@ -8,6 +8,7 @@ import aiohttp
 from aiohttp import web
 from gantry_controller.admin.access import AccessApi
 from gantry_controller.admin.api import AdminApi
+from gantry_controller.admin.consumer_groups import ConsumerGroupsApi
 from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.metadata.events import DeclareGroup, Event, RemoveGroup
@@ -41,6 +42,7 @@ class MetadataDouble:
             peers_http=list,
         )
         TopicsApi(api, machine, hub.gate).add_to(self._server)
+        ConsumerGroupsApi(api, machine, hub.gate).add_to(self._server)
         AccessApi(api, machine, has_key=True).add_to(self._server)
         self._session: aiohttp.ClientSession | None = None
         self._base = ""

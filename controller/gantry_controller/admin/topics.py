@@ -60,7 +60,7 @@ class TopicsApi:
             state = self._machine.state
             tables = tables_of(state, cluster)
             mapped = dict(state.maps_of(cluster).maps)
-            stamp = _stamp(tables, mapped, _newcomers(state, cluster))
+            stamp = _stamp(tables, mapped, newcomers(state, cluster))
             if stamp == request.query.get("known"):
                 told = TopicList(stamp=stamp, unchanged=True)
                 return web.json_response(text=told.to_json())
@@ -76,7 +76,7 @@ class TopicsApi:
                 stamp=stamp,
                 groups=list(tables),
                 unheard=[name for name, table in tables.items() if table.is_partial],
-                new=_newcomers(state, cluster),
+                new=newcomers(state, cluster),
                 topics=views,
                 more=len(page) > limit,
             )
@@ -215,7 +215,8 @@ def _views(names: Iterable[str], tables: Tables, mapped: Collection[str]) -> lis
     return [topic_view(name, tables, mapped=name in mapped) for name in names]
 
 
-def _newcomers(state: MetadataState, cluster: str) -> list[str]:
+def newcomers(state: MetadataState, cluster: str) -> list[str]:
+    """The groups that clients may be sent to and that never had a master."""
     return [group.name for group in state.serving_by_name(cluster) if not group.had_master]
 
 

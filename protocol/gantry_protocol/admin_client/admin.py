@@ -38,7 +38,15 @@ from gantry_protocol.admin import (
 )
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
-from gantry_protocol.admin_topics import PAGE_MAX, TopicList, TopicView, TopicWish
+from gantry_protocol.admin_topics import (
+    PAGE_MAX,
+    ConsumerGroupList,
+    ConsumerGroupView,
+    ConsumerGroupWish,
+    TopicList,
+    TopicView,
+    TopicWish,
+)
 
 if TYPE_CHECKING:
     from gantry_protocol.admin_client.quorum import Quorum
@@ -200,6 +208,22 @@ class Admin:
     async def delete_topic(self, topic: str) -> None:
         """Deletes a topic in every group of the cluster; one that is not there is gone already."""
         await self.quorum.ask_leader("DELETE", self._of_cluster("topics", topic))
+
+    async def consumer_groups(self, known: str = "", after: str = "") -> ConsumerGroupList:
+        """A page of the settings of consumer groups; nothing but its stamp if it is ``known``."""
+        query = urlencode({"known": known, "after": after, "limit": PAGE_MAX})
+        path = f"{self._of_cluster('consumer-groups')}?{query}"
+        return ConsumerGroupList.model_validate_json(await self.quorum.ask_leader("GET", path))
+
+    async def put_consumer_group(self, group: str, wish: ConsumerGroupWish) -> ConsumerGroupView:
+        """Has every broker group of the cluster keep the settings of a consumer group."""
+        path = self._of_cluster("consumer-groups", group)
+        data = await self.quorum.ask_leader("PUT", path, wish.to_json())
+        return ConsumerGroupView.model_validate_json(data)
+
+    async def delete_consumer_group(self, group: str) -> None:
+        """Deletes the settings of a consumer group; those that are not there are gone already."""
+        await self.quorum.ask_leader("DELETE", self._of_cluster("consumer-groups", group))
 
     def _of_cluster(self, *parts: str) -> str:
         return "/v1/clusters/" + "/".join(quote(part, safe="") for part in (self._cluster, *parts))

@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 from gantry_controller.admin.access import AccessApi
 from gantry_controller.admin.api import AdminApi
+from gantry_controller.admin.consumer_groups import ConsumerGroupsApi
 from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.queue_maps import QueueMapsApi
@@ -59,6 +60,7 @@ async def admin(harness: Harness) -> AsyncIterator[Api]:
     FrontsApi(served, harness.machine).add_to(server)
     QueueMapsApi(served, harness.machine, harness.watchman).add_to(server)
     TopicsApi(served, harness.machine, hub.gate).add_to(server)
+    ConsumerGroupsApi(served, harness.machine, hub.gate).add_to(server)
     AccessApi(served, harness.machine, has_key=True).add_to(server)
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}
