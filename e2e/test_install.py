@@ -57,6 +57,8 @@ FORBIDDEN = [
     ("delete", "controllergroups.mq.gantry.dev"),
     ("create", "frontgroups.mq.gantry.dev"),
     ("delete", "frontgroups.mq.gantry.dev"),
+    ("create", "consumergroups.mq.gantry.dev"),
+    ("delete", "consumergroups.mq.gantry.dev"),
     ("create", "messageusers.mq.gantry.dev"),
     ("delete", "messageusers.mq.gantry.dev"),
     ("create", "topics.mq.gantry.dev"),

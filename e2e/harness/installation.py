@@ -23,6 +23,7 @@ LAB_IMAGE = os.environ.get("GANTRY_LAB_IMAGE", "gantry-test/lab:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
 CRDS = (
     "brokergroups.mq.gantry.dev",
+    "consumergroups.mq.gantry.dev",
     "controllergroups.mq.gantry.dev",
     "frontgroups.mq.gantry.dev",
     "messageusers.mq.gantry.dev",

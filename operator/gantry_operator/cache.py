@@ -21,6 +21,7 @@ from gantry_operator.api.kinds import (
     AUTOSCALER,
     BROKER_GROUP,
     BUDGET,
+    CONSUMER_GROUP,
     CONTROLLER_GROUP,
     CRON_JOB,
     CUSTOM,
@@ -53,7 +54,7 @@ _OWNER_KINDS = {
 }
 _POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
 _ENDING = b'"deletionTimestamp"'
-NAME_FIELDS = {TOPIC: "topicName", MESSAGE_USER: "userName"}
+NAME_FIELDS = {TOPIC: "topicName", MESSAGE_USER: "userName", CONSUMER_GROUP: "groupName"}
 """Where an entity says what it stands for, if that is not its own name."""
 _POD_STATUS = frozenset({"phase", "podIP"})
 

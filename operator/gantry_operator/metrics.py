@@ -66,7 +66,8 @@ class Metrics:
         )
         self.queue_age = self._gauge(
             "gantry_operator_queue_oldest_seconds",
-            "How long the resource that waits longest has waited.",
+            "How long the resource that waits longest has waited; topics, users and consumer "
+            "groups come last and do not count.",
         )
         self.image_groups = self._gauge(
             "gantry_operator_default_image_groups",

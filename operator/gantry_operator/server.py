@@ -35,7 +35,7 @@ from gantry_operator.metrics import Metrics
 from gantry_operator.quorums.directory import Directory
 from gantry_operator.reconcile.apply import Applier
 from gantry_operator.reconcile.claims import Claims
-from gantry_operator.reconcile.entities import Entities
+from gantry_operator.reconcile.entities import Entities, is_patient
 from gantry_operator.reconcile.fleet import Fleet
 from gantry_operator.reconcile.observe import Observer
 from gantry_operator.reconcile.quorum_secrets import Secrets
@@ -148,7 +148,7 @@ async def _act(
 
     `home` is the namespace of the Lease, without which nobody leads; None where none is needed.
     """
-    cache, queue = Cache(), WorkQueue[Key]()
+    cache, queue = Cache(), WorkQueue[Key](is_patient)
     listener = Listener(cache, queue)
     resync = Resync(api, cache, settings.namespaces, queue.add, metrics)
     async with open_session() as session, asyncio.TaskGroup() as group:

@@ -12,19 +12,28 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KeyT = TypeVar("KeyT")
 
 FIRST_DELAY_S = 0.25
 MAX_DELAY_S = 60.0
-_URGENT, _NORMAL = 0, 1
+_URGENT, _NORMAL, _PATIENT = 0, 1, 2
 
 
 class WorkQueue(Generic[KeyT]):
-    """A set of keys with delays; belongs to the running event loop."""
+    """A set of keys with delays; belongs to the running event loop.
 
-    def __init__(self) -> None:
+    Args:
+        is_patient: such keys are taken when no other is due, and how long they wait is no sign of
+            anything: there may be thousands of them.
+    """
+
+    def __init__(self, is_patient: Callable[[KeyT], bool] = lambda _: False) -> None:
+        self._is_patient = is_patient
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.PriorityQueue[tuple[int, int, KeyT]] = asyncio.PriorityQueue()
         self._queued: dict[KeyT, tuple[int, int]] = {}  # priority and turn of the valid entry
@@ -48,7 +57,10 @@ class WorkQueue(Generic[KeyT]):
         return len(self._active)
 
     def oldest_age_s(self) -> float:
-        """The time for which the key that waits longest has been due; 0 if none waits."""
+        """The time for which the key that waits longest has been due; 0 if none waits.
+
+        Patient ones do not count.
+        """
         return self._loop.time() - min(self._since.values()) if self._since else 0.0
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
@@ -56,13 +68,15 @@ class WorkQueue(Generic[KeyT]):
         if key in self._active:
             self._again[key] = urgent or self._again.get(key, False)
             return
-        priority = _URGENT if urgent else _NORMAL
+        patient = self._is_patient(key)
+        priority = _URGENT if urgent else _PATIENT if patient else _NORMAL
         entry = self._queued.get(key)
         if entry is not None and entry[0] <= priority:
             return
         self._turn += 1
         self._queued[key] = (priority, self._turn)
-        self._since.setdefault(key, self._loop.time())
+        if not patient:
+            self._since.setdefault(key, self._loop.time())
         self._due.pop(key, None)
         self._ready.put_nowait((priority, self._turn, key))
 
@@ -102,7 +116,7 @@ class WorkQueue(Generic[KeyT]):
             priority, turn, key = await self._ready.get()
             if self._queued.get(key) == (priority, turn):
                 del self._queued[key]
-                del self._since[key]
+                self._since.pop(key, None)
                 self._active.add(key)
                 return key
 

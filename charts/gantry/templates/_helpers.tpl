@@ -32,13 +32,13 @@ app.kubernetes.io/component: operator
 {{- /* What the operator may do with the objects it reconciles: the same list as a Role per namespace or as a ClusterRole. */ -}}
 {{- define "gantry.rules" -}}
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups, brokergroups, frontgroups, topics, messageusers]
+  resources: [controllergroups, brokergroups, frontgroups, topics, messageusers, consumergroups]
   verbs: [get, list, watch]
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups, brokergroups, frontgroups, topics, messageusers]
+  resources: [controllergroups, brokergroups, frontgroups, topics, messageusers, consumergroups]
   verbs: [patch] # finalizers: of what others depend on, of fronts, and of what deletes something in the cluster when it goes
 - apiGroups: [mq.gantry.dev]
-  resources: [controllergroups/status, brokergroups/status, frontgroups/status, topics/status, messageusers/status]
+  resources: [controllergroups/status, brokergroups/status, frontgroups/status, topics/status, messageusers/status, consumergroups/status]
   verbs: [patch]
 - apiGroups: [mq.gantry.dev]
   resources: [controllergroups/finalizers, brokergroups/finalizers, frontgroups/finalizers, messageusers/finalizers]

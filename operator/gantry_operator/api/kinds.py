@@ -41,6 +41,7 @@ CONTROLLER_GROUP: Final = Kind(names.GROUP, names.VERSION, "controllergroups", "
 FRONT_GROUP: Final = Kind(names.GROUP, names.VERSION, "frontgroups", "FrontGroup")
 TOPIC: Final = Kind(names.GROUP, names.VERSION, "topics", "Topic")
 MESSAGE_USER: Final = Kind(names.GROUP, names.VERSION, "messageusers", "MessageUser")
+CONSUMER_GROUP: Final = Kind(names.GROUP, names.VERSION, "consumergroups", "ConsumerGroup")
 STATEFULSET: Final = Kind("apps", "v1", "statefulsets", "StatefulSet")
 DEPLOYMENT: Final = Kind("apps", "v1", "deployments", "Deployment")
 AUTOSCALER: Final = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
@@ -57,7 +58,7 @@ NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace")
 """Of no namespace itself; the operator reads the one it runs in, at its end."""
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
-ENTITIES: Final = (TOPIC, MESSAGE_USER)
+ENTITIES: Final = (TOPIC, MESSAGE_USER, CONSUMER_GROUP)
 """Each stands for one thing in the metadata of a cluster."""
 CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP, FRONT_GROUP, *ENTITIES)
 OWNED: Final = (

@@ -17,6 +17,7 @@ import yaml
 
 from gantry_operator import names
 from gantry_operator.models.broker_group import BrokerGroup
+from gantry_operator.models.consumer_group import ConsumerGroup
 from gantry_operator.models.controller_group import ControllerGroup
 from gantry_operator.models.front_group import FrontGroup
 from gantry_operator.models.message_user import MessageUser
@@ -131,6 +132,21 @@ KINDS = (
             Column("Topic", ".status.name", description="Name of the topic."),
             _CLUSTER,
             Column("Queues", ".spec.queues", "integer", "Queues that are written to."),
+            _IN_PLACE,
+            _ACCEPTED,
+            _WHY,
+            _AGE,
+        ),
+        scale=False,
+    ),
+    CrdKind(
+        ConsumerGroup,
+        plural="consumergroups",
+        short="csg",
+        columns=(
+            Column("Group", ".status.name", description="Name of the consumer group."),
+            _CLUSTER,
+            Column("Enabled", ".spec.enabled", "boolean", "Whether it may consume."),
             _IN_PLACE,
             _ACCEPTED,
             _WHY,

@@ -54,12 +54,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: Unknown also where the controllers cannot say it yet.
         what: why it is unknown, or what differs, for people.
+        nowhere: the cluster has nothing that could have it.
         ours: what differs, the owner of the resource has changed, and nobody else.
         refused: the reason not to make it as wished, whoever owns it; `what` says it in full.
     """
 
     state: State
     what: str = ""
+    nowhere: bool = False
     ours: bool = False
     refused: Reason | None = None
 
@@ -252,6 +254,8 @@ def _delete(seen: EntityObserved, now: dt.datetime) -> list[Action]:
         return [_finalizer(seen, present=False)]
     if seen.standing.state == "Absent":
         return [_finalizer(seen, present=False)]
+    if seen.standing.nowhere:  # but perhaps groups that clients are not sent to
+        return [Remove(), _finalizer(seen, present=False)]
     if seen.standing.state == "Unknown" or seen.refusal:
         why = seen.refusal or seen.standing.what
         told = _Verdict(

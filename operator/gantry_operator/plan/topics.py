@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LEFT_ALONE = ("cleanup.policy", "queue.type")
 """Attributes that nobody can change once a topic exists."""
 MAX_TOLD = 3
+NO_GROUP = Standing(state="Unknown", what="The cluster has no broker group yet.", nowhere=True)
 
 
 class TopicsHeld(msgspec.Struct, frozen=True):
@@ -47,7 +48,7 @@ def topic_standing(name: str, wish: TopicWish, held: TopicsHeld | Unreachable) -
         what = f"Topic {name} has a queue map: change it by gantry queues map, and delete this one."
         return Standing(state="Differs", what=what, refused=Reason.HAS_QUEUE_MAP)
     if not held.groups:
-        return Standing(state="Unknown", what="The cluster has no broker group yet.")
+        return NO_GROUP
     if view is None or not view.variants:
         if held.unheard:
             what = f"The master of {held.unheard[0]} has not said yet which topics its log has."

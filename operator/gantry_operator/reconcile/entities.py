@@ -14,7 +14,15 @@ from gantry_protocol.process import log
 from pydantic import ValidationError
 
 from gantry_operator.api.errors import Conflict, NotFound
-from gantry_operator.api.kinds import BY_NAME, CONTROLLER_GROUP, MESSAGE_USER, STATEFULSET, TOPIC
+from gantry_operator.api.kinds import (
+    BY_NAME,
+    CONSUMER_GROUP,
+    CONTROLLER_GROUP,
+    ENTITIES,
+    MESSAGE_USER,
+    STATEFULSET,
+    TOPIC,
+)
 from gantry_operator.cache import Key
 from gantry_operator.models.base import InvalidSpecError
 from gantry_operator.plan.actions import CheckAgain, EmitEvent, SetFinalizer, WriteStatus
@@ -28,7 +36,7 @@ from gantry_operator.plan.entities import (
 )
 from gantry_operator.reconcile.apply import ApplyOutcome
 from gantry_operator.reconcile.events import post_event
-from gantry_operator.reconcile.hands import Seen, TopicHand
+from gantry_operator.reconcile.hands import ConsumerGroupHand, Seen, TopicHand
 from gantry_operator.reconcile.reread import live
 from gantry_operator.reconcile.users import UserHand
 
@@ -46,8 +54,14 @@ if TYPE_CHECKING:
     from gantry_operator.reconcile.tables import Tables
 
 
+_KINDS = frozenset(kind.kind for kind in ENTITIES)
 REFUSED_AGAIN_S = 10.0
 _log = log.get("entities")
+
+
+def is_patient(key: Key) -> bool:
+    """Groups come first: there are few of them, and their clients wait."""
+    return key.kind in _KINDS
 
 
 class Entities:
@@ -72,6 +86,7 @@ class Entities:
         self._tables = tables
         self._hands: dict[str, Hand] = {
             TOPIC.kind: TopicHand(tables),
+            CONSUMER_GROUP.kind: ConsumerGroupHand(tables),
             MESSAGE_USER.kind: UserHand(api, tables, directory),
         }
 

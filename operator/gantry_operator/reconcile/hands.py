@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gantry_operator.api.kinds import TOPIC, Kind
+from gantry_operator.api.kinds import CONSUMER_GROUP, TOPIC, Kind
 from gantry_operator.cache import Name, place_of, reference
 from gantry_operator.models.base import Metadata
+from gantry_operator.models.consumer_group import ConsumerGroup
 from gantry_operator.models.entity import Entity, EntityStatus
 from gantry_operator.models.topic import Topic
+from gantry_operator.plan.consumer_groups import consumer_group_standing
 from gantry_operator.plan.topics import topic_standing
 
 if TYPE_CHECKING:
@@ -85,3 +87,35 @@ class TopicHand:
         """Has the controllers remove it."""
         await admin.delete_topic(seen.place.named)
         self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, None)
+
+
+class ConsumerGroupHand:
+    """Settings of consumer groups; see ``Hand``."""
+
+    model: type[Entity] = ConsumerGroup
+    status = EntityStatus
+    check_s = 0.0
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def told(self, _: Seen) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    async def standing(self, seen: Seen) -> Standing:
+        """How the cluster compares with the wish."""
+        assert isinstance(seen.entity, ConsumerGroup), "what cannot be read is not compared"
+        held = await self._tables.consumer_groups(*seen.cluster)
+        return consumer_group_standing(seen.place.named, seen.entity.spec.wish, held)
+
+    async def make(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers make it as wished."""
+        assert isinstance(seen.entity, ConsumerGroup), "what cannot be read is not made"
+        view = await admin.put_consumer_group(seen.place.named, seen.entity.spec.wish)
+        self._tables.wrote(CONSUMER_GROUP.kind, *seen.cluster, seen.place.named, view)
+
+    async def remove(self, seen: Seen, admin: Admin) -> None:
+        """Has the controllers remove it."""
+        await admin.delete_consumer_group(seen.place.named)
+        self._tables.wrote(CONSUMER_GROUP.kind, *seen.cluster, seen.place.named, None)

@@ -20,8 +20,9 @@ from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreach
 from gantry_protocol.admin_client.outcomes import Unreachable
 from pydantic import ValidationError
 
-from gantry_operator.api.kinds import CONTROLLER_GROUP, MESSAGE_USER, TOPIC
+from gantry_operator.api.kinds import CONSUMER_GROUP, CONTROLLER_GROUP, MESSAGE_USER, TOPIC
 from gantry_operator.cache import Key
+from gantry_operator.plan.consumer_groups import ConsumerGroupsHeld
 from gantry_operator.plan.topics import TopicsHeld
 from gantry_operator.plan.users import UsersHeld
 
@@ -78,6 +79,7 @@ class Tables:
         self._read: dict[str, Callable[[Admin, str], Awaitable[Told]]] = {
             TOPIC.kind: _topics,
             MESSAGE_USER.kind: _users,
+            CONSUMER_GROUP.kind: _consumer_groups,
         }
 
     async def topics(self, namespace: str, cluster: str) -> TopicsHeld | Unreachable:
@@ -94,6 +96,16 @@ class Tables:
         if isinstance(found, Unreachable):
             return found
         return UsersHeld(found.stamp, found.rows)
+
+    async def consumer_groups(
+        self, namespace: str, cluster: str
+    ) -> ConsumerGroupsHeld | Unreachable:
+        """The settings of a cluster's consumer groups."""
+        found = await self._held(CONSUMER_GROUP.kind, (namespace, cluster))
+        if isinstance(found, Unreachable):
+            return found
+        groups, new = found.facts
+        return ConsumerGroupsHeld(groups, new, found.rows)
 
     def doubt(self, kind: str, namespace: str, cluster: str) -> None:
         """What was planned with is refused, so it may be old: it is read before it is used."""
@@ -190,6 +202,19 @@ async def _topics(admin: Admin, known: str) -> Told:
         page = await admin.topics(after=page.topics[-1].name)
         rows |= {topic.name: topic for topic in page.topics}
     return Told(first.stamp, (tuple(first.groups), tuple(first.unheard), tuple(first.new)), rows)
+
+
+async def _consumer_groups(admin: Admin, known: str) -> Told:
+    first = page = await admin.consumer_groups(known)
+    if page.unchanged:
+        return Told(page.stamp)
+    rows = {group.name: group for group in page.consumer_groups}
+    for _ in range(PAGES_MAX):
+        if not page.more:
+            break
+        page = await admin.consumer_groups(after=page.consumer_groups[-1].name)
+        rows |= {group.name: group for group in page.consumer_groups}
+    return Told(first.stamp, (tuple(first.groups), tuple(first.new)), rows)
 
 
 async def _users(admin: Admin, known: str) -> Told:

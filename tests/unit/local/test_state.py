@@ -246,7 +246,14 @@ def test_this_installation_has_its_definitions() -> None:
     names = {crd["metadata"]["name"] for crd in manifests.crds()}
     assert names == {
         f"{plural}.mq.gantry.dev"
-        for plural in ("brokergroups", "controllergroups", "frontgroups", "messageusers", "topics")
+        for plural in (
+            "brokergroups",
+            "consumergroups",
+            "controllergroups",
+            "frontgroups",
+            "messageusers",
+            "topics",
+        )
     }
 
 

@@ -51,8 +51,9 @@ def _shape(node: dict[str, Any], path: str) -> Iterator[str]:
 
 def _map_keys(node: dict[str, Any], path: str) -> Iterator[str]:
     for key in node.get("x-kubernetes-list-map-keys", []):
-        if key not in node["items"].get("required", []):
-            yield f"{path}: list map key {key} is not required"
+        has_default = "default" in node["items"]["properties"][key]
+        if key not in node["items"].get("required", []) and not has_default:
+            yield f"{path}: list map key {key} is not required and has no default"
 
 
 def properties(node: dict[str, Any], path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:

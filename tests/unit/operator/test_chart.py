@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 from gantry_operator import farewell, names
-from gantry_operator.api.kinds import OWNED
+from gantry_operator.api.kinds import CUSTOM, ENTITIES, MESSAGE_USER, OWNED
 from gantry_operator.plan.objects import OPTIONAL_KINDS
 from gantry_operator.shell import STOP_S
 
@@ -93,11 +93,16 @@ def test_the_operators_network_policy_names_its_port() -> None:
 def test_the_operator_may_do_what_it_does_with_every_kind_it_keeps() -> None:
     text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
     rules = re.findall(r"apiGroups: \[(.*)\]\n  resources: \[(.*?)\].*\n  verbs: \[(.*?)\]", text)
-    granted = {
-        (group.strip('"'), plural): set(verbs.split(", "))
-        for group, plurals, verbs in rules
-        for plural in plurals.split(", ")
-    }
+    granted: dict[tuple[str, str], set[str]] = {}
+    for group, plurals, verbs in rules:
+        for plural in plurals.split(", "):
+            granted.setdefault((group.strip('"'), plural), set()).update(verbs.split(", "))
+    for kind in CUSTOM:
+        assert {"get", "list", "watch", "patch"} <= granted[kind.group, kind.plural], kind.kind
+        assert granted[kind.group, f"{kind.plural}/status"] == {"patch"}, kind.kind
+    owners = {kind for kind in CUSTOM if kind not in ENTITIES or kind == MESSAGE_USER}
+    for kind in owners:  # of objects that they keep from going before them
+        assert granted[kind.group, f"{kind.plural}/finalizers"] == {"update"}, kind.kind
     for kind in OWNED:
         needed = {"get", "list", "watch", "create", "patch"}
         needed |= {"delete"} if kind.kind in OPTIONAL_KINDS else set()

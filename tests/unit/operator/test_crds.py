@@ -111,6 +111,7 @@ DETAILS = ("Progressing", "Shards", "Tier")
             "FrontGroup",
             ["Address", "Groups", "Ready", "Available", "Accepted", "Progressing", "Age"],
         ),
+        ("ConsumerGroup", ["Group", "Cluster", "Enabled", "Ready", "Accepted", "Reason", "Age"]),
         (
             "MessageUser",
             ["User", "Cluster", "Type", "Secret", "Ready", "Accepted", "Reason", "Age"],

@@ -19,7 +19,7 @@ from gantry_operator.plan.entities import (
     plan_entity,
 )
 from gantry_operator.plan.reasons import Reason
-from gantry_operator.plan.topics import TopicsHeld, topic_standing
+from gantry_operator.plan.topics import NO_GROUP, TopicsHeld, topic_standing
 from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_protocol.admin_topics import TopicVariant, TopicView
 
@@ -247,6 +247,13 @@ def test_a_deletion_waits_for_controllers_that_are_silent_and_says_so() -> None:
     assert deeds(plan_entity(ending(refusal="busy"), NOW)) == ["Remove"]
 
 
+def test_a_cluster_without_groups_keeps_no_deletion_waiting() -> None:
+    plan = plan_entity(ending(NO_GROUP), NOW)
+    assert deeds(plan) == ["Remove", "SetFinalizer"]
+    assert let_go(plan)
+    assert deeds(plan_entity(seen(standing=NO_GROUP), NOW)) == ["CheckAgain"]
+
+
 # How a topic compares
 
 
@@ -296,7 +303,7 @@ def test_a_group_that_had_no_master_yet_lacks_nothing() -> None:
 def test_a_log_that_was_not_heard_says_nothing() -> None:
     assert topic_standing("orders", WISH, held(unheard=("b",))).state == "Unknown"
     assert topic_standing("orders", WISH, held(variant(groups=["a"]), unheard=("b",))) == SAME
-    assert topic_standing("orders", WISH, held(groups=())).state == "Unknown"
+    assert topic_standing("orders", WISH, held(groups=())) == NO_GROUP
     assert topic_standing("orders", WISH, Unreachable("silent")).what == "silent"
 
 

@@ -184,3 +184,21 @@ async def test_many_workers_never_share_a_key() -> None:
     assert set(worked) == set(range(7))
     assert queue.active == 0
     assert len(queue) == 0
+
+
+async def test_patient_keys_come_last_and_their_waiting_is_no_sign_of_trouble() -> None:
+    queue: WorkQueue[str] = WorkQueue(lambda key: key.startswith("topic"))
+    queue.add("topic a")
+    queue.add("group b")
+    queue.add("topic c")
+    await asyncio.sleep(100)
+    assert queue.oldest_age_s() == 100
+    found = []
+    while len(queue):
+        key = await queue.get()
+        queue.done(key)
+        found.append(key)
+    assert found == ["group b", "topic a", "topic c"]
+    queue.add("topic a")
+    await asyncio.sleep(100)
+    assert queue.oldest_age_s() == 0

@@ -1,0 +1,109 @@
+"""ConsumerGroup: how a consumer group may consume, in each broker group of a cluster."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from gantry_protocol.admin_topics import QUEUES_MAX, ConsumerGroupWish
+from pydantic import Field
+
+from gantry_operator.models.base import Rule
+from gantry_operator.models.entity import DeletionPolicy, Entity, EntitySpec, EntityStatus
+from gantry_operator.models.parts import NOT_NULLABLE
+
+NAME_CHARS_MAX: Final = 255
+
+
+class ConsumerGroupSpec(EntitySpec):
+    """The wish for the settings of a consumer group."""
+
+    group_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=NAME_CHARS_MAX,
+        pattern=r"^[%|a-zA-Z0-9_-]+$",
+        description=(
+            "Name of the consumer group, where it is not metadata.name, which has no capital "
+            "letters and no underlines. At most 255 letters, digits and any of _ - % |. Default "
+            "metadata.name; cannot change after creation."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    enabled: bool = Field(
+        default=True,
+        description="false: nobody consumes as this group. Default true.",
+    )
+    broadcast: bool = Field(
+        default=True,
+        description="false: its members may not each be given every message. Default true.",
+    )
+    retry_queues: int = Field(
+        default=1,
+        ge=0,
+        le=QUEUES_MAX,
+        description=(
+            "Queues of its retry topic in each broker group; 0: messages that fail are not sent "
+            "back. Range 0 to 4096; default 1."
+        ),
+    )
+    max_retries: int = Field(
+        default=16,
+        ge=-1,
+        le=2**31 - 1,
+        description=(
+            "Times that a message which fails is delivered again before it becomes a dead letter; "
+            "clients may ask for another number. Range -1 to 2147483647; default 16."
+        ),
+    )
+    deletion_policy: DeletionPolicy = Field(
+        default="Retain",
+        description=(
+            "What becomes of the settings when this resource is deleted: Retain keeps them, "
+            "Delete deletes them, and the group consumes with the brokers' defaults. Offsets stay "
+            "in any case. Default Retain."
+        ),
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.groupName) == has(oldSelf.groupName)"
+            " && (!has(self.groupName) || self.groupName == oldSelf.groupName)",
+            "groupName is fixed at creation: set it back, and create a new ConsumerGroup for "
+            "another name",
+        ),
+    )
+
+    @property
+    def wish(self) -> ConsumerGroupWish:
+        """What the controllers are to make of it."""
+        return ConsumerGroupWish(
+            consume_enable=self.enabled,
+            consume_broadcast_enable=self.broadcast,
+            retry_queue_nums=self.retry_queues,
+            retry_max_times=self.max_retries,
+        )
+
+
+class ConsumerGroup(Entity):
+    """How a consumer group may consume, in each broker group of a cluster."""
+
+    spec: ConsumerGroupSpec = Field(
+        default_factory=ConsumerGroupSpec, description="What the settings are to be like."
+    )
+    status: EntityStatus | None = Field(
+        default=None, description="What the operator observes; written by the operator only."
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.spec.groupName) || !self.metadata.name.contains('.')",
+            "metadata.name is also the consumer group's, which has no dots: set spec.groupName, or "
+            "choose another metadata.name",
+            lambda group: group.spec.group_name is not None or "." not in group.named,
+        ),
+    )
+
+    @property
+    def named(self) -> str:
+        """The consumer group's name."""
+        return self.spec.group_name or self.metadata.name
