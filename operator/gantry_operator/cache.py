@@ -67,7 +67,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Place(NamedTuple):
+class Subject(NamedTuple):
     """One thing in the metadata of a cluster, by its kind and its name there."""
 
     kind: str
@@ -110,7 +110,7 @@ class Cache:
     def __init__(self) -> None:
         self._entries: dict[Kind, dict[Name, CachedObject]] = {}
         self._owned: dict[Key, dict[tuple[Kind, str], CachedObject]] = {}
-        self._entities: dict[Name, dict[Place, dict[str, str]]] = {}
+        self._entities: dict[Name, dict[Subject, dict[str, str]]] = {}
         self._heard: dict[tuple[Kind, Name], int] = {}
         self._turn = 0
 
@@ -139,11 +139,11 @@ class Cache:
         """Namespace and name of each cluster that entities are in, whether or not it exists."""
         return list(self._entities)
 
-    def places(self, namespace: str, cluster: str) -> dict[Place, dict[str, str]]:
-        """What entities stand for in a cluster: names of resources to when they were created."""
+    def places(self, namespace: str, cluster: str) -> dict[Subject, dict[str, str]]:
+        """The things that entities stand for in a cluster: names of these, to their creation."""
         return self._entities.get((namespace, cluster), {})
 
-    def claimants(self, namespace: str, cluster: str, place: Place) -> list[str]:
+    def claimants(self, namespace: str, cluster: str, place: Subject) -> list[str]:
         """The resources that stand for one thing, the one that was there first before others."""
         found = self.places(namespace, cluster).get(place, {})
         return sorted(found, key=lambda name: (found[name], name))
@@ -283,10 +283,10 @@ def reference(body: Body) -> str:
     return name if isinstance(name, str) and name else "gantry"
 
 
-def place_of(kind: Kind, body: Body) -> Place:
-    """What an entity stands for, even with a spec that is otherwise invalid."""
+def place_of(kind: Kind, body: Body) -> Subject:
+    """The thing that an entity stands for, even with a spec that is otherwise invalid."""
     given = (body.get("spec") or {}).get(NAME_FIELDS[kind])
-    return Place(kind.kind, given if isinstance(given, str) and given else name_of(body)[1])
+    return Subject(kind.kind, given if isinstance(given, str) and given else name_of(body)[1])
 
 
 def _trimmed(kind: Kind, body: Body) -> Body:

@@ -31,6 +31,7 @@ SAME_NAME_MAX = 2
 SAME_NAMES = {
     "Append": "the one step of three logs: Raft's, a broker group's, a tier's",
     "Store": "of a broker group, of objects in a bucket, of the stand-in API server",
+    "ConsumerGroup": "its sessions, its members in the quorum, and the resource of that kind",
     "Hello": "the first message of each protocol that begins with one",
 }
 """Public classes that more modules may call the same, and why."""

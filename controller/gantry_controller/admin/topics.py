@@ -118,7 +118,7 @@ class TopicsApi:
 
 
 def page_wish(request: web.Request) -> tuple[int, str]:
-    """How many are asked for, and behind which; raises ApiRefusal."""
+    """The number that is asked for, and the name behind which; raises ApiRefusal."""
     limit = request.query.get("limit", "")
     if limit and not (limit.isascii() and limit.isdigit() and int(limit[:9]) > 0):
         raise ApiRefusal(400, "INVALID_REQUEST", f"limit={limit!r} is no number from 1 on.")

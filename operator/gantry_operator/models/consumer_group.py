@@ -75,7 +75,7 @@ class ConsumerGroupSpec(EntitySpec):
 
     @property
     def wish(self) -> ConsumerGroupWish:
-        """What the controllers are to make of it."""
+        """The same in the controllers' words."""
         return ConsumerGroupWish(
             consume_enable=self.enabled,
             consume_broadcast_enable=self.broadcast,
@@ -85,7 +85,7 @@ class ConsumerGroupSpec(EntitySpec):
 
 
 class ConsumerGroup(Entity):
-    """How a consumer group may consume, in each broker group of a cluster."""
+    """The settings of a consumer group, the same in each broker group of a cluster."""
 
     spec: ConsumerGroupSpec = Field(
         default_factory=ConsumerGroupSpec, description="What the settings are to be like."

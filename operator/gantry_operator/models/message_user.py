@@ -47,7 +47,7 @@ class SecretRef(Model):
 
 
 class UserRule(Model):
-    """What the user may do with a resource, or may not."""
+    """The right of a user to do something with a resource, or the lack of it."""
 
     resource: str = Field(
         min_length=1,

@@ -127,7 +127,7 @@ class TopicSpec(EntitySpec):
 
     @property
     def wish(self) -> TopicWish:
-        """What the controllers are to make of it."""
+        """The same in the controllers' words."""
         attributes = {
             MESSAGE_TYPE: None if self.message_type is None else self.message_type.upper(),
             RESERVE_TIME: None if self.reserve_time_ms is None else str(self.reserve_time_ms),

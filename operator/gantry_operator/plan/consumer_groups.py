@@ -1,4 +1,4 @@
-"""How the settings of a consumer group compare with the wish for them (pure)."""
+"""Comparison of the settings of a consumer group with the wish for them (pure)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_protocol.admin_client.outcomes import Unreachable
 
-from gantry_operator.plan.entities import Standing
+from gantry_operator.plan.entities import Compared
 from gantry_operator.plan.topics import MAX_TOLD, NO_GROUP
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ class ConsumerGroupsHeld(msgspec.Struct, frozen=True):
 
 def consumer_group_standing(
     name: str, wish: ConsumerGroupWish, held: ConsumerGroupsHeld | Unreachable
-) -> Standing:
+) -> Compared:
     """Whether every broker group has the settings as they are wished.
 
     A broker group that never had a master takes over with its first one what the others have.
     """
     if isinstance(held, Unreachable):
-        return Standing(state="Unknown", what=held.reason)
+        return Compared(state="Unknown", what=held.reason)
     if not held.groups:
         return NO_GROUP
     view = held.consumer_groups.get(name)
     if view is None or not view.variants:
-        return Standing(state="Absent")
+        return Compared(state="Absent")
     told: list[str] = []
     having: set[str] = set()
     for variant in view.variants:
@@ -63,9 +63,9 @@ def consumer_group_standing(
     if missing:
         told.append(f"missing in {', '.join(missing[:MAX_TOLD])}")
     if not told:
-        return Standing(state="Same")
+        return Compared(state="Same")
     more = f", and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
-    return Standing(state="Differs", what="; ".join(told[:MAX_TOLD]) + more)
+    return Compared(state="Differs", what="; ".join(told[:MAX_TOLD]) + more)
 
 
 def _text(value: bool | int) -> str:

@@ -1,6 +1,6 @@
 """The plan for what stands for one thing in the metadata of a cluster: a topic, a user, a group.
 
-The same rules for all kinds; what differs, a ``Standing`` says.
+The same rules for all kinds; what differs, a ``Compared`` says.
 
 Rules protected:
 
@@ -48,8 +48,8 @@ _NEVER = (Reason.HAS_QUEUE_MAP,)
 State = Literal["Absent", "Same", "Differs", "Unknown"]
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How the thing in the cluster compares with the wish.
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """The thing in the cluster, compared with the wish.
 
     Attributes:
         state: Unknown also where the controllers cannot say it yet.
@@ -92,7 +92,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
     first: str
     quorum_exists: bool
     quorum_serves: bool
-    standing: Standing
+    standing: Compared
     refusal: str = ""
     check_s: float = 0.0
 
@@ -234,7 +234,7 @@ def _make(seen: EntityObserved, now: dt.datetime) -> list[Action]:
 
 
 def drift_event(seen: EntityObserved, undoes: str) -> EmitEvent:
-    """What others had changed; told once it is undone."""
+    """The event about what others had changed; told once it is undone."""
     note = f"{seen.named} of cluster {seen.cluster} was changed by others ({undoes}); undone."
     return EmitEvent(type="Warning", reason=Reason.DRIFT_UNDONE, note=note)
 

@@ -1,4 +1,4 @@
-"""How a topic in the groups of a cluster compares with the wish for it (pure)."""
+"""Comparison of a topic in the groups of a cluster with the wish for it (pure)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_protocol.admin_client.outcomes import Unreachable
 
-from gantry_operator.plan.entities import Standing
+from gantry_operator.plan.entities import Compared
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEFT_ALONE = ("cleanup.policy", "queue.type")
 """Attributes that nobody can change once a topic exists."""
 MAX_TOLD = 3
-NO_GROUP = Standing(state="Unknown", what="The cluster has no broker group yet.", nowhere=True)
+NO_GROUP = Compared(state="Unknown", what="The cluster has no broker group yet.", nowhere=True)
 
 
 class TopicsHeld(msgspec.Struct, frozen=True):
@@ -35,25 +35,25 @@ class TopicsHeld(msgspec.Struct, frozen=True):
     topics: Mapping[str, TopicView]
 
 
-def topic_standing(name: str, wish: TopicWish, held: TopicsHeld | Unreachable) -> Standing:
+def topic_standing(name: str, wish: TopicWish, held: TopicsHeld | Unreachable) -> Compared:
     """Whether every group has the topic as it is wished.
 
     A group that never had a master takes over with its first one what the others have, so what it
     lacks until then is no difference; what one lacks whose log was not heard yet is not known.
     """
     if isinstance(held, Unreachable):
-        return Standing(state="Unknown", what=held.reason)
+        return Compared(state="Unknown", what=held.reason)
     view = held.topics.get(name)
     if view is not None and view.mapped:
         what = f"Topic {name} has a queue map: change it by gantry queues map, and delete this one."
-        return Standing(state="Differs", what=what, refused=Reason.HAS_QUEUE_MAP)
+        return Compared(state="Differs", what=what, refused=Reason.HAS_QUEUE_MAP)
     if not held.groups:
         return NO_GROUP
     if view is None or not view.variants:
         if held.unheard:
             what = f"The master of {held.unheard[0]} has not said yet which topics its log has."
-            return Standing(state="Unknown", what=what)
-        return Standing(state="Absent")
+            return Compared(state="Unknown", what=what)
+        return Compared(state="Absent")
     told = _differences(view, wish, held)
     most = max(variant.read_queues for variant in view.variants)
     if most > wish.read_queues and not wish.fewer_reads:
@@ -62,11 +62,11 @@ def topic_standing(name: str, wish: TopicWish, held: TopicsHeld | Unreachable) -
             f"in the others would be read by nobody. Set readQueues to {most}, or "
             "allowFewerQueues to true once they are consumed."
         )
-        return Standing(state="Differs", what=what, refused=Reason.QUEUES_WOULD_SHRINK)
+        return Compared(state="Differs", what=what, refused=Reason.QUEUES_WOULD_SHRINK)
     if not told:
-        return Standing(state="Same")
+        return Compared(state="Same")
     more = f", and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
-    return Standing(state="Differs", what="; ".join(told[:MAX_TOLD]) + more)
+    return Compared(state="Differs", what="; ".join(told[:MAX_TOLD]) + more)
 
 
 def _differences(view: TopicView, wish: TopicWish, held: TopicsHeld) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a user of a cluster compares with the wish for it (pure); no word has a secret in it."""
+"""Comparison of a user of a cluster with the wish for it (pure); no word has a secret in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from gantry_protocol.access.rules import RULES_MAX, Rule, UserStatus
 from gantry_protocol.admin_client.outcomes import Unreachable
 
-from gantry_operator.plan.entities import Standing
+from gantry_operator.plan.entities import Compared
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class UsersHeld(msgspec.Struct, frozen=True):
 
 
 class RuleSteps(NamedTuple):
-    """What turns the rules that a user has into those that are wished.
+    """The steps that turn the rules that a user has into those that are wished.
 
     Attributes:
         put: rules that are new or other.
@@ -51,22 +51,22 @@ def user_standing(
     secret_problem: str,
     secret_matches: bool | None,
     secret_is_new: bool = False,
-) -> Standing:
+) -> Compared:
     """Whether the cluster has the user as it is wished.
 
     ``secret_matches`` is None where nobody could say it; ``secret_problem`` says why the Secret
     cannot be used; ``secret_is_new``: it has changed since user and Secret agreed.
     """
     if isinstance(held, Unreachable):
-        return Standing(state="Unknown", what=held.reason)
+        return Compared(state="Unknown", what=held.reason)
     view = held.users.get(name)
     if secret_problem:
         state: State = "Absent" if view is None else "Differs"
-        return Standing(state=state, what=secret_problem, refused=Reason.SECRET_NOT_USABLE)
+        return Compared(state=state, what=secret_problem, refused=Reason.SECRET_NOT_USABLE)
     if view is None:
-        return Standing(state="Absent")
+        return Compared(state="Absent")
     if secret_matches is None:
-        return Standing(state="Unknown", what="The controllers do not say whether it has changed.")
+        return Compared(state="Unknown", what="The controllers do not say whether it has changed.")
     told = [] if secret_matches else ["another secret"]
     if view.type != spec.type:
         told.append(f"type {view.type}, not {spec.type}")
@@ -76,10 +76,10 @@ def user_standing(
     told += [f"other rules on {rule.resource}" for rule in steps.put]
     told += [f"a rule on {resource} that is not wished" for _, resource in steps.delete]
     if not told:
-        return Standing(state="Same")
+        return Compared(state="Same")
     ours = secret_is_new and len(told) == 1 and not secret_matches
     more = f", and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
-    return Standing(state="Differs", what="; ".join(told[:MAX_TOLD]) + more, ours=ours)
+    return Compared(state="Differs", what="; ".join(told[:MAX_TOLD]) + more, ours=ours)
 
 
 def status_of(spec: MessageUserSpec) -> str:

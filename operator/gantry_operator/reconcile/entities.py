@@ -27,10 +27,10 @@ from gantry_operator.cache import Key
 from gantry_operator.models.base import InvalidSpecError
 from gantry_operator.plan.actions import CheckAgain, EmitEvent, SetFinalizer, WriteStatus
 from gantry_operator.plan.entities import (
+    Compared,
     EntityObserved,
     Make,
     Remove,
-    Standing,
     drift_event,
     plan_entity,
 )
@@ -114,7 +114,7 @@ class Entities:
         claimants = self._cache.claimants(*seen.cluster, seen.place)
         first = claimants[0] if claimants else key.name
         exists, serves = self._quorum(*seen.cluster)
-        standing = Standing(state="Unknown", what="The controllers are gone.")
+        standing = Compared(state="Unknown", what="The controllers are gone.")
         if seen.entity is not None and serves and first == key.name:
             standing = await hand.standing(seen)
         generation, refusal = self._refusals.get(key, (0, ""))

@@ -1,4 +1,4 @@
-"""What differs from kind to kind of entity: how it compares, is made, and is removed."""
+"""The differences between kinds of entities: comparison, making and removal of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gantry_protocol.admin_client.admin import Admin
 
     from gantry_operator.api.protocol import Body
-    from gantry_operator.plan.entities import Standing
+    from gantry_operator.plan.entities import Compared
     from gantry_operator.reconcile.tables import Tables
 
 
@@ -34,18 +34,18 @@ class Seen:
 
 
 class Hand(Protocol):
-    """What differs from kind to kind."""
+    """All that differs from kind to kind."""
 
     model: type[Entity]
     status: type[EntityStatus]
     check_s: float
 
     def told(self, seen: Seen) -> dict[str, Any]:
-        """What the status says besides."""
+        """Fields of the status besides the common ones."""
         ...
 
-    async def standing(self, seen: Seen) -> Standing:
-        """How the cluster compares with the wish."""
+    async def standing(self, seen: Seen) -> Compared:
+        """The thing in the cluster, compared with the wish."""
         ...
 
     async def make(self, seen: Seen, admin: Admin) -> None:
@@ -71,8 +71,8 @@ class TopicHand:
         """Nothing."""
         return {}
 
-    async def standing(self, seen: Seen) -> Standing:
-        """How the cluster compares with the wish."""
+    async def standing(self, seen: Seen) -> Compared:
+        """The thing in the cluster, compared with the wish."""
         assert isinstance(seen.entity, Topic), "what cannot be read is compared with nothing"
         held = await self._tables.topics(*seen.cluster)
         return topic_standing(seen.place.named, seen.entity.spec.wish, held)
@@ -103,8 +103,8 @@ class ConsumerGroupHand:
         """Nothing."""
         return {}
 
-    async def standing(self, seen: Seen) -> Standing:
-        """How the cluster compares with the wish."""
+    async def standing(self, seen: Seen) -> Compared:
+        """The thing in the cluster, compared with the wish."""
         assert isinstance(seen.entity, ConsumerGroup), "what cannot be read is not compared"
         held = await self._tables.consumer_groups(*seen.cluster)
         return consumer_group_standing(seen.place.named, seen.entity.spec.wish, held)

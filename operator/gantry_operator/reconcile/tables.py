@@ -108,13 +108,13 @@ class Tables:
         return ConsumerGroupsHeld(groups, new, found.rows)
 
     def doubt(self, kind: str, namespace: str, cluster: str) -> None:
-        """What was planned with is refused, so it may be old: it is read before it is used."""
+        """Has a table read before it is used: what it led to was refused, so it may be old."""
         table = self._tables.get((kind, (namespace, cluster)))
         if table is not None:
             table.at_s = float("-inf")
 
     def wrote(self, kind: str, namespace: str, cluster: str, named: str, row: Any) -> None:
-        """What was just written; None for what is gone."""
+        """Takes in what was just written; None for what is gone."""
         table = self._tables.get((kind, (namespace, cluster)))
         if table is None:
             return

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.api.protocol import Api, Body
     from gantry_operator.models.entity import Entity, EntityStatus
-    from gantry_operator.plan.entities import Standing
+    from gantry_operator.plan.entities import Compared
     from gantry_operator.quorums.directory import Directory
     from gantry_operator.reconcile.hands import Seen
     from gantry_operator.reconcile.tables import Tables
@@ -90,8 +90,8 @@ class UserHand:
         """The Secret's name."""
         return {"secret": _secret_of(seen)[0]} if seen.entity is not None else {}
 
-    async def standing(self, seen: Seen) -> Standing:
-        """How the cluster compares with the wish.
+    async def standing(self, seen: Seen) -> Compared:
+        """The user in the cluster, compared with the wish.
 
         Raises:
             ApiError: the API server did not say what is in the Secret.

@@ -11,10 +11,10 @@ from gantry_operator.models.entity import EntityStatus
 from gantry_operator.models.topic import Topic
 from gantry_operator.plan.actions import Action, CheckAgain, SetFinalizer, WriteStatus
 from gantry_operator.plan.entities import (
+    Compared,
     EntityObserved,
     Make,
     Remove,
-    Standing,
     drift_event,
     plan_entity,
 )
@@ -24,10 +24,10 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_protocol.admin_topics import TopicVariant, TopicView
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-SAME = Standing(state="Same")
-ABSENT = Standing(state="Absent")
-OTHER = Standing(state="Differs", what="queues 4, not 8")
-SILENT = Standing(state="Unknown", what="Nobody answers.")
+SAME = Compared(state="Same")
+ABSENT = Compared(state="Absent")
+OTHER = Compared(state="Differs", what="queues 4, not 8")
+SILENT = Compared(state="Unknown", what="Nobody answers.")
 GONE = {"deletionTimestamp": "2026-11-21T11:00:00Z"}
 
 
@@ -37,7 +37,7 @@ def topic(meta: dict[str, Any] | None = None, **spec: Any) -> Topic:
     return Topic.parse({"metadata": head, "spec": spec})
 
 
-def seen(entity: Topic | None = None, standing: Standing = SAME, **facts: Any) -> EntityObserved:
+def seen(entity: Topic | None = None, standing: Compared = SAME, **facts: Any) -> EntityObserved:
     entity = entity or topic()
     defaults: dict[str, Any] = {
         "meta": entity.metadata,
@@ -173,7 +173,7 @@ def test_a_refusal_is_told_and_tried_again() -> None:
 
 
 def test_queues_are_not_taken_away_silently() -> None:
-    refused = Standing(state="Differs", what="16 queues", refused=Reason.QUEUES_WOULD_SHRINK)
+    refused = Compared(state="Differs", what="16 queues", refused=Reason.QUEUES_WOULD_SHRINK)
     plan = plan_entity(after(seen(), standing=refused), NOW)
     assert (deeds(plan), told(plan)[:2]) == ([], ("False", Reason.QUEUES_WOULD_SHRINK))
     plan = plan_entity(seen(standing=refused), NOW)
@@ -183,7 +183,7 @@ def test_queues_are_not_taken_away_silently() -> None:
 # The end
 
 
-def ending(standing: Standing = SAME, **facts: Any) -> EntityObserved:
+def ending(standing: Compared = SAME, **facts: Any) -> EntityObserved:
     """A Topic whose topic goes with it, being deleted."""
     whole = after(seen(topic(deletionPolicy="Delete", meta={"finalizers": [names.FINALIZER]})))
     entity = topic(GONE | {"finalizers": [names.FINALIZER, "x/y"]}, deletionPolicy="Delete")

@@ -11,7 +11,7 @@ from gantry_operator.models.consumer_group import ConsumerGroup
 from gantry_operator.models.message_user import MessageUser
 from gantry_operator.plan.actions import WriteStatus
 from gantry_operator.plan.consumer_groups import ConsumerGroupsHeld, consumer_group_standing
-from gantry_operator.plan.entities import EntityObserved, Make, Standing, plan_entity
+from gantry_operator.plan.entities import Compared, EntityObserved, Make, plan_entity
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.topics import NO_GROUP
 from gantry_operator.plan.users import UsersHeld, rule_steps, user_standing
@@ -49,8 +49,8 @@ def standing(view: UserView | None = VIEW, entity: MessageUser | None = None, **
 
 
 def test_a_user_as_wished_is_the_same_however_its_rules_are_written() -> None:
-    assert standing() == Standing(state="Same")
-    assert standing(None) == Standing(state="Absent")
+    assert standing() == Compared(state="Same")
+    assert standing(None) == Compared(state="Absent")
     silent = user_standing(
         "shop", user().spec, Unreachable("silent"), secret_problem="", secret_matches=None
     )
@@ -95,7 +95,7 @@ def test_a_secret_that_the_owner_changed_is_no_drift() -> None:
         first="shop",
         quorum_exists=True,
         quorum_serves=True,
-        standing=Standing(state="Same"),
+        standing=Compared(state="Same"),
     )
     now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
     (write,) = [step for step in plan_entity(world, now) if isinstance(step, WriteStatus)]
@@ -145,7 +145,7 @@ VARIANT = ConsumerGroupVariant(
 )
 
 
-def group_standing(*variants: ConsumerGroupVariant, **facts: Any) -> Standing:
+def group_standing(*variants: ConsumerGroupVariant, **facts: Any) -> Compared:
     view = ConsumerGroupView(name="billing", variants=list(variants))
     defaults: dict[str, Any] = {"groups": ("a", "b"), "new": ()}
     held = ConsumerGroupsHeld(

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from gantry_operator.api.kinds import CONTROLLER_GROUP, TOPIC
-from gantry_operator.cache import Cache, Key, Place
+from gantry_operator.cache import Cache, Key, Subject
 from gantry_operator.heard import Listener
 from gantry_operator.metrics import Metrics
 from gantry_operator.reconcile.entities import Entities
@@ -191,7 +191,7 @@ async def test_the_oldest_of_several_counts_whoever_was_heard_first() -> None:
     world = World()
     world.have(TOPIC, "young", "2026-11-21T11:00:00Z", topicName="T")
     world.have(TOPIC, "old", "2026-11-21T10:00:00Z", topicName="T")
-    place = Place(TOPIC.kind, "T")
+    place = Subject(TOPIC.kind, "T")
     assert world.cache.claimants(*HERE, place) == ["old", "young"]
     await world.settle()
     old = world.api.find(TOPIC, "old")
