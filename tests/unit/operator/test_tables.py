@@ -13,6 +13,7 @@ from gantry_operator.heard import Listener
 from gantry_operator.metrics import Metrics
 from gantry_operator.reconcile.entities import Entities
 from gantry_operator.reconcile.tables import FRESH_S, Tables
+from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.workqueue import WorkQueue
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import Unreachable
@@ -235,3 +236,46 @@ async def test_a_refusal_is_told_once_and_tried_again() -> None:
     assert world.writes() == ["put t", "put t"]
     outcome = await world.entities.look(Key(TOPIC.kind, "mq", "t"), lambda: NOW)
     assert (outcome.again, outcome.check_after_s) == (False, 10.0)
+
+
+async def test_looks_that_wait_for_nothing_let_others_have_their_turns() -> None:
+    world = World()
+    for number in range(50):
+        world.admin.put(f"t{number:02}")
+        world.have(TOPIC, f"t{number:02}")
+    await world.settle()
+    for key in sorted(world.cache.names(TOPIC)):
+        world.queue.add(Key(TOPIC.kind, *key))
+    unused = cast("Any", None)
+    reconciler = Reconciler(
+        world.queue, unused, unused, unused, world.metrics, unused, entities=world.entities
+    )
+    left: list[int] = []
+
+    async def another() -> None:
+        while len(world.queue):
+            left.append(len(world.queue))
+            await asyncio.sleep(0)
+
+    worker = asyncio.create_task(reconciler.work())
+    await another()
+    worker.cancel()
+    assert len(left) >= 50
+
+
+async def test_a_standby_asks_and_tells_nothing() -> None:
+    world = World()
+    world.have(TOPIC, "t")
+    unused = cast("Any", None)
+    reconciler = Reconciler(
+        world.queue,
+        unused,
+        unused,
+        unused,
+        world.metrics,
+        unused,
+        leads=lambda: False,
+        entities=world.entities,
+    )
+    await reconciler.reconcile(Key(TOPIC.kind, "mq", "t"))
+    assert (world.admin.asked, world.api.calls) == ([], [])
