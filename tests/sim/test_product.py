@@ -54,6 +54,7 @@ SEEDS = {
     "snapshots": 3,
     "operator": 2,
     "groups": 1,
+    "owners": 1,
     "fleet": 1,
 }
 

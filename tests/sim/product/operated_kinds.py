@@ -13,6 +13,7 @@ from sim.product.guests import Guests
 from sim.product.kinds import PEACE_S, ProductRun
 from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
+from sim.product.owners import Owners
 from sim.product.rereader import Rereader
 from sim.product.scraper import Scraper
 from sim.product.sharded import ShardedGuests
@@ -64,6 +65,26 @@ class OperatorRun(ProductRun):
         cluster.run(IDLE_S)
         if not operators.unsettled():
             operators.judge_idleness()
+
+
+class OwnersRun(OperatorRun):
+    """Topics, users and consumer groups that resources wish for, and others who change them.
+
+    Controllers, operators and the API server fail meanwhile; in the end the metadata is what the
+    resources wish for.
+    """
+
+    def loads(self) -> Sequence[Load]:
+        """The clients, and people."""
+        self._owners = Owners(self._cluster)
+        return [Workload(self._cluster, self._watch, group=GROUP), self._owners]
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        owners = self._owners
+        owners.stop_sending()
+        self._cluster.run(4 * PEACE_S, until=lambda: owners.is_settled)
+        owners.judge()
+        super().settle(loads)
 
 
 class GroupsRun(OperatorRun):
