@@ -55,7 +55,8 @@ class _Table:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.stamp = ""
+        self.stamp = ""  # of what is known in full; empty: nothing is
+        self.was_read = False
         self.at_s = float("-inf")
         self.facts: Any = None
         self.rows: dict[str, Any] = {}
@@ -182,13 +183,15 @@ class Tables:
         if told.rows is not None:
             for name in later:
                 _put(told.rows, name, table.rows.get(name))
-            if table.stamp:  # before the first read nobody concluded anything
+            if table.was_read:  # before the first read nobody concluded anything
                 table.all_changed |= told.facts != table.facts
                 names = told.rows.keys() | table.rows.keys()
                 old, new = table.rows, told.rows
                 table.changed |= {name for name in names if old.get(name) != new.get(name)}
-            table.facts, table.rows = told.facts, told.rows
+            table.facts, table.rows, table.was_read = told.facts, told.rows, True
         table.at_s, table.stamp, table.written = _now_s(), told.stamp, later
+        if told.rows is not None and later:  # the answer may be newer than those, or older
+            table.stamp = ""
 
 
 async def _topics(admin: Admin, known: str) -> Told:

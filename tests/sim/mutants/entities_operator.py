@@ -185,6 +185,14 @@ MUTANTS = (
         f"{_TABLES}test_an_answer_from_before_an_own_write_does_not_undo_it",
     ),
     _plan(
+        "newer-answer-under-own-write",
+        "a change that came between a write and its answer is never seen",
+        "reconcile.tables:Tables._take",
+        "if told.rows is not None and later:",
+        "if False:",
+        f"{_TABLES}test_a_change_between_an_own_write_and_its_answer_is_seen",
+    ),
+    _plan(
         "topics-before-groups",
         "a broker group waits for ten thousand topics",
         "workqueue:WorkQueue.add",

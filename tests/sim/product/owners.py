@@ -62,12 +62,14 @@ class Owners(People):
             if self._cluster.is_set_up:
                 with suppress(StatusError):
                     self._act(rng)
+        await self._until("the others to end", lambda: self._busy == 1)
         await self._until("metadata as the resources wish", lambda: not self.difference())
         self._busy -= 1
 
     async def _others(self, node: Node) -> None:
         """Somebody who changes topics by hand, and makes them before their resources do."""
         rng = self._cluster.world.stream(f"load/{node.name}")
+        self._busy += 1
         async with session(self._cluster.name_servers) as client:
             while not self._stops:
                 await asyncio.sleep(rng.random() * 15 * WAIT_S)
@@ -79,6 +81,7 @@ class Owners(People):
                 with suppress(GantryError):
                     await create_topic(client, topic, queues=queues, cluster=CLUSTER)
                     self._cluster.world.count("topics-by-hand")
+        self._busy -= 1
 
     # ---- what people do
 

@@ -172,6 +172,24 @@ async def test_an_answer_from_before_an_own_write_does_not_undo_it() -> None:
     assert sorted(held.topics) == ["u", "v"]
 
 
+async def test_a_change_between_an_own_write_and_its_answer_is_seen() -> None:
+    world = World()
+    ours = world.admin.put("t", 8)
+    await world.tables.topics(*HERE)
+    world.admin.put("t", 2)
+    await asyncio.sleep(FRESH_S + 1)
+    world.admin.before_answer.clear()
+    reading = asyncio.create_task(world.tables.topics(*HERE))
+    await asyncio.sleep(0.1)
+    world.tables.wrote(TOPIC.kind, *HERE, "t", ours)
+    world.admin.before_answer.set()
+    await reading
+    await asyncio.sleep(FRESH_S + 1)
+    held = await world.tables.topics(*HERE)
+    assert not isinstance(held, Unreachable)
+    assert held.topics["t"] == world.admin.held["t"]
+
+
 async def test_silence_and_older_controllers_are_values() -> None:
     world = World()
     world.admin.failure = QuorumUnreachableError("nobody")
