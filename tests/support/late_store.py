@@ -37,8 +37,8 @@ class LateStore:
     def committed(self) -> ConsumerOffsets:
         return self._store.committed
 
-    def append(self, records: Records, done: Appended) -> None:
-        self._store.append(records, done)
+    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+        self._store.append(records, done, once=once)
 
     def read(self, wanted: Read, done: WasRead) -> None:
         self._store.read(wanted, _later(done))

@@ -201,7 +201,7 @@ class PlainSender:
         if unique_key is None and not header.batch:
             unique_key = self._unique_keys.next(int(self._clock() * 1000))
             properties = append_properties(properties, {UNIQ_KEY: unique_key})
-        handle = None
+        handle = asked_queue = None
         try:
             if header.batch:
                 records = self._batch(conn, request, header, queue_id, asked)
@@ -212,13 +212,14 @@ class PlainSender:
                 if is_half or asks_for_delay(asked):
                     record = self._as_stored(record, asked, unique_key if is_half else None)
                     handle = self.recall_handle(record)
+                    asked_queue = None if record.topic == topic.topic_name else queue_id
                 records = [record]
-            shown = shown_queue(topic, queue_id)
-            done = partial(self._ended, conn, request, topic.topic_name, shown, unique_key, handle)
+            is_retry = topic_rules.is_retry(header.topic)  # who consumes may fail again and again
+            done = partial(self._stored, conn, request, topic, asked_queue, unique_key, handle)
             if len(records) > _FEW:
-                self._append_batch(conn, records, done)
+                self._append_batch(conn, records, done, once=not is_retry)
             else:
-                self._view.store.append(records, done)
+                self._view.store.append(records, done, once=not is_retry)
         except RecordError as error:
             return refuse_send(request, _illegal(str(error)))
         return None
@@ -245,7 +246,9 @@ class PlainSender:
         """The text by which a record that waits for its moment can be taken back."""
         return None
 
-    def _append_batch(self, conn: Connection, records: Records, done: Appended) -> None:
+    def _append_batch(
+        self, conn: Connection, records: Records, done: Appended, *, once: bool
+    ) -> None:
         """Append many records; until they are confirmed their later cost is owed."""
         later_s = _LATER_S * len(records)
 
@@ -253,7 +256,7 @@ class PlainSender:
             conn.turns.settle(later_s)
             done(outcome)
 
-        self._view.store.append(records, stored)
+        self._view.store.append(records, stored, once=once)
         conn.turns.owe(later_s)
 
     def _batch(
@@ -334,6 +337,29 @@ class PlainSender:
             properties = append_properties(properties, {DELAY_TIME_LEVEL: DEAD_LETTER_LEVEL})
         return properties
 
+    def _stored(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        topic: TopicConfig,
+        asked_queue: int | None,
+        unique_key: str | None,
+        recall_handle: str | None,
+        outcome: SendOutcome,
+    ) -> None:
+        """What was sent has its outcome: answer it.
+
+        A message that came before may be in another queue than the one that was asked for now. Of a
+        parked or half message the answer names the queue that was asked for, where it is not.
+        """
+        if recall_handle is not None and outcome.found:
+            recall_handle = self.recall_handle(outcome.found[0])
+        queue_id = asked_queue
+        if queue_id is None:
+            queue_id = outcome.stored[0].queue_id if outcome.stored else 0
+        shown, name = shown_queue(topic, queue_id), topic.topic_name
+        self._ended(conn, request, name, shown, unique_key, recall_handle, outcome)
+
     def _ended(
         self,
         conn: Connection,
@@ -344,14 +370,11 @@ class PlainSender:
         recall_handle: str | None,
         outcome: SendOutcome,
     ) -> None:
-        """What was sent is confirmed, or will not be: count and answer it.
-
-        The answer names the queue that was asked for, where a parked or half message does not wait.
-        """
+        """What was sent is confirmed, or will not be: count and answer it."""
         stored = outcome.stored
         is_confirmed = outcome.code == CONFIRMED and len(stored) > 0
         if is_confirmed:
-            self._traffic.put(topic, len(stored))
+            self._traffic.put(topic, len(stored) - len(outcome.found))
         if request.flag & FLAG_ONEWAY:
             return
         if is_confirmed and recall_handle is None and len(stored) <= OFFSETS_MAX:

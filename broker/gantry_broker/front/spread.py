@@ -62,9 +62,9 @@ class SpreadStore:
         """The resets that are due."""
         return self._master.committed
 
-    def append(self, records: Records, done: Appended) -> None:
+    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
         """To the master."""
-        self._master.append(records, done)
+        self._master.append(records, done, once=once)
 
     def subscribe(
         self, confirmed: Confirmed, topics: Collection[str] | None = None

@@ -48,7 +48,7 @@ from gantry_broker.tier.core.reading import Local
 from gantry_broker.tier.waits import TierReads, TierWaits, first_offset
 
 _TRIES = 3  # of a read that finds something else missing each time
-Append = Callable[[Records, Appended], None]
+Append = Callable[[Records, Appended, bool], None]
 
 
 class LocalStore:
@@ -98,10 +98,10 @@ class LocalStore:
         if self.cold is not None:
             self.cold.release()
 
-    def append(self, records: Records, done: Appended) -> None:
+    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
         """Store and replicate; see ``Store``."""
         try:
-            self._append(records, done)
+            self._append(records, done, once)
         except DiskFullError as error:
             done(SendOutcome(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
 

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
+from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.view import Created
 from gantry_broker.log import DiskFullError, LogFailedError
+from gantry_broker.member.repeats import Repeats, place_of
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
 from gantry_broker.replica.values import NoWrites
-from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
+from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome, StoredAt
 from gantry_broker.store.stored import FOLLOWED_MS, StoreClock
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class GroupWrites:
         confirmed: records whose writes were answered 0, ever.
         unconfirmed: records whose writes were answered 12, ever.
         leaving: it has been asked to leave.
+        repeats: finds sends that came before.
         topics: changes topics with the controllers; None before the member has started.
         clock: tells store times.
     """
@@ -106,6 +109,7 @@ class GroupWrites:
         self.leaving = False
         self.topics: TopicSync | None = None
         self._store = store
+        self.repeats = Repeats(store)
         self._met_full = met_full
         self._shell: ReplicaShell | None = None  # while this member serves
         self._topics_due = False  # the state of the log was not whole when they were to be read
@@ -156,11 +160,11 @@ class GroupWrites:
             f" {damage.end}), and no member of the set with these bytes has taken over yet",
         )
 
-    def append(self, records: Records, done: Appended) -> None:
+    def append(self, records: Records, done: Appended, once: bool = False) -> None:
         """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
 
         It does not ask whether a send may be accepted: what belongs to the state is appended as
-        long as there is a mastership for it.
+        long as there is a mastership for it. ``once``: see ``RecordStore.append``.
 
         Raises:
             RecordError: a record cannot be stored; ``done`` is not called.
@@ -174,9 +178,30 @@ class GroupWrites:
         if refusal is not None:
             done(SendOutcome(refusal.code, refusal.remark))
             return
-        now_ms = self.clock.now_ms(int(self._wall() * 1000), self._steady())
+        now_ms, master = self._now_ms(), shell.core.serving
+        marks = self._store.recent.marks_of(records)
+        there = self.repeats.find(records, marks, now_ms, master.start) if once else None
+        if there is None:
+            stored = self._put(shell, records, marks, now_ms, done)
+            if stored is not None:
+                shell.appended((stored, done))
+        else:
+            self._complete(shell, list(records), there, now_ms, done)
+
+    def _put(
+        self,
+        shell: "ReplicaShell",
+        records: Records,
+        marks: Sequence[int] | None,
+        now_ms: int,
+        done: Appended,
+    ) -> Sequence[StoredAt] | None:
+        """The places of records that were appended; None where the disk failed.
+
+        Raises: as ``append``.
+        """
         try:
-            stored = self._store.put(records, now_ms=now_ms)
+            return self._store.put(records, now_ms=now_ms, marks=marks)
         except DiskFullError:
             # The file may have been ended by a blank before the next one found no room. Who did not
             # know of that blank would later count it as bytes of the next epoch.
@@ -188,8 +213,42 @@ class GroupWrites:
             # member would refuse every send, and nobody else would be elected.
             shell.fail(error)
             done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, str(error)))
+            return None
+
+    def _complete(
+        self,
+        shell: "ReplicaShell",
+        records: list[MessageRecord],
+        there: Sequence[MessageRecord | None],
+        now_ms: int,
+        done: Appended,
+    ) -> None:
+        """Store what of a send is not ``there``, and answer it when all of it is confirmed.
+
+        What is there and not confirmed waits like an append of now, since everything below the end
+        of the log is confirmed by then.
+
+        Raises: as ``append``.
+        """
+        missing = [sent for sent, record in zip(records, there, strict=True) if record is None]
+        put = self._put(shell, missing, None, now_ms, done) if missing else []
+        if put is None:
             return
-        shell.appended((stored, done))
+        found = [record for record in there if record is not None]
+        rest = iter(put)
+        stored = [next(rest) if record is None else place_of(record) for record in there]
+
+        def ended(outcome: SendOutcome) -> None:
+            places = stored if outcome.code == _CONFIRMED else []
+            done(SendOutcome(outcome.code, outcome.remark, places, found))
+
+        master, confirm = shell.core.serving, shell.core.log.confirm
+        if put or any(place.end > confirm for place in stored):
+            shell.appended((put, ended))
+        elif master is not None and master.has_enough:
+            ended(SendOutcome(_CONFIRMED))
+        else:
+            ended(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, _UNCONFIRMED[Fate.TOO_FEW][0]))
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controllers first, then by a record in the log."""
@@ -219,6 +278,10 @@ class GroupWrites:
 
     def ended(self, fate: Fate, writes: Sequence[Any]) -> None:
         """Answer writes whose fate the core has decided."""
+        if fate is not Fate.CONFIRMED:
+            self.repeats.answers.refused()
+        elif written := [stored for stored, _ in writes if stored]:
+            self.repeats.answers.add(written[0][0].offset, written[-1][-1].end, self._now_ms())
         if fate is Fate.CONFIRMED:
             for stored, done in writes:
                 self.confirmed += len(stored)
@@ -232,7 +295,7 @@ class GroupWrites:
 
     def ticked(self) -> None:
         """Follow the wall clock."""
-        self.clock.now_ms(int(self._wall() * 1000), self._steady())
+        self._now_ms()
         is_off = abs(self.clock.ahead_ms) > FOLLOWED_MS
         if is_off != self._clock_is_off:
             self._clock_is_off = is_off
@@ -256,6 +319,9 @@ class GroupWrites:
     def topics_due(self) -> bool:
         """Whether ``catch_up_topics`` is to be called again when more is confirmed."""
         return self._topics_due
+
+    def _now_ms(self) -> int:
+        return self.clock.now_ms(int(self._wall() * 1000), self._steady())
 
     def end(self) -> None:
         """The mastership is over: nothing is taken, and no topic is waited for any longer."""

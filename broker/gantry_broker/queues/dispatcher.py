@@ -37,6 +37,7 @@ from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.queues.kv import KeyValue, KvBatch
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.reads import first_kept
+from gantry_broker.queues.recent_keys import REBUILD_BYTES, RecentKeys
 from gantry_broker.queues.rows import Head
 from gantry_broker.store.contract import QueueKey
 from gantry_broker.store.tables.changes import apply_change
@@ -148,6 +149,7 @@ class Dispatcher:
         topics: the topic table.
         offsets: the consumer offsets.
         appended: what a master still knows of records that are not dispatched.
+        recent: notes the keys of what is dispatched; None while a master does so as it appends.
         whole_from: where the newest whole state in the log begins, see ``state_records``.
     """
 
@@ -165,6 +167,7 @@ class Dispatcher:
         self.topics = TopicTable(0 if head is None else head.topics_version, topics)
         self.keys = KeyIndex(kv)
         self.appended = AppendedRuns()
+        self.recent: RecentKeys | None = None
         self.offsets = ConsumerOffsets(
             (*rows.decode_offset_key(key), *rows.decode_used(value))
             for key, value in kv.pairs(*rows.OFFSETS)
@@ -277,6 +280,29 @@ class Dispatcher:
         self._trimmed_to = start
         self.store()
 
+    def remember(self, recent: RecentKeys) -> None:
+        """Note the keys of what was dispatched last, and from now on of what is dispatched.
+
+        Raises:
+            CorruptionError: rows or the log are damaged.
+            OSError: the disk failed.
+        """
+        self.recent = recent
+        if not recent.is_on:
+            self.recent = None
+            return
+        since = max(self._log.log_start, self.offset - REBUILD_BYTES)
+        start = self.keys.first_from(since)
+        at = self.offset if start is None else Offset(start)
+        while at < self.offset:
+            data = self._read(at, self.offset)
+            try:
+                for physical, _, _, _, _, stored_ms, topic, properties, *_ in scan_units(data, at):
+                    recent.note(recent.mark(topic, properties), physical, stored_ms)
+            except RecordError as error:
+                raise CorruptionError(*self._log.locate(at), str(error)) from error
+            at = Offset(at + len(data))
+
     def look_ahead(self, visit: Callable[[bytes, RecordPeek], None]) -> None:
         """Show the undispatched records to ``visit``, with the buffer they stand in."""
         at = self.offset
@@ -306,7 +332,7 @@ class Dispatcher:
         queue: ConsumeQueue | None = None
         key, queue_topic, queue_id, is_system = ("", 0), b"", 0, False
         at, newest_ms, fresh = int(self.offset), self.store_timestamp, 0
-        pack, add_keys = rows.ENTRY.pack, self.keys.add
+        pack, add_keys, recent = rows.ENTRY.pack, self.keys.add, self.recent
         try:
             for fields in scan_units(data, start):
                 physical, size, to_queue, number, flag, stored_ms, topic, properties, *_ = fields
@@ -325,6 +351,8 @@ class Dispatcher:
                     fresh += 1
                 if step != TRANSACTION_ROLLBACK:
                     add_keys(topic, properties, physical, stored_ms)
+                if recent is not None:
+                    recent.note(recent.mark(topic, properties), physical, stored_ms)
                 if stored_ms > newest_ms:
                     newest_ms = stored_ms
                 if is_system:

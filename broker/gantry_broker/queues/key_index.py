@@ -34,11 +34,27 @@ _UNSETTLED_MAX = 4096  # keys that wait for their buckets
 
 def keys_of(properties: bytes, *, only_unique: bool = False) -> list[bytes]:
     """The unique key of a record, then each word of its keys."""
-    unique = _value(properties, _UNIQUE)
+    unique = unique_key(properties)
     found = [unique] if unique else []
     if not only_unique and (words := _value(properties, _KEYS)):
         found += words.split()
     return found
+
+
+def unique_key(properties: bytes) -> bytes:
+    """The unique key of a record; empty without one."""
+    return _value(properties, _UNIQUE)
+
+
+def keys_in_run(properties: bytes, count: int) -> list[bytes]:
+    """The unique key of each of ``count`` records; empty for one without.
+
+    Args:
+        properties: of each, with a zero byte between two.
+        count: of records.
+    """
+    keys = _only_unique_keys(properties, count)
+    return [unique_key(item) for item in properties.split(b"\0")] if keys is None else keys
 
 
 def _value(properties: bytes, needle: bytes) -> bytes:
@@ -153,9 +169,7 @@ class KeyIndex:
             self._topic, self._start = topic, _checksum(topic + b"#")
         checksums, places, start = self._checksums, self._offsets, self._start
         before, count = len(checksums), properties.count(b"\0") + 1
-        keys = _only_unique_keys(properties, count)
-        if keys is None:
-            keys = [_value(item, _UNIQUE) for item in properties.split(b"\0")]
+        keys = keys_in_run(properties, count)
         if all(keys):
             checksums += [_extended(start, key) for key in keys]
             places += offsets[:count]
@@ -241,6 +255,29 @@ class KeyIndex:
                 bucket = self._kv.get(b"b" + name[1:] + bytes((checksum >> 24,)))
                 yield from _matches(bucket or b"", checksum)
 
+    def first_from(self, offset: int) -> int | None:
+        """The log offset of one of the first records with a key at ``offset`` or behind it.
+
+        Records of one bucket are looked at, so some hundred may come before it. None: there is
+        none.
+
+        Raises:
+            CorruptionError: the index is damaged.
+        """
+        self._settle()
+        for name, value in self._kv.pairs(*BLOCKS):
+            if _COVERS.unpack(value)[0] < offset:
+                continue
+            (first,) = _FROM.unpack(name[1:])
+            if first >= offset:
+                return int(first)
+            rows = (self._kv.get(b"b" + name[1:] + bytes((number,))) for number in range(_BUCKETS))
+            if (found := _first_in(rows, offset)) is not None:
+                return found
+        if self._count and self._first_offset >= offset:
+            return self._first_offset
+        return _first_in(iter(self._buckets), offset)
+
     def trim(self, log_start: int) -> None:
         """Forget the blocks that lie below ``log_start`` as a whole; ``store`` deletes them."""
         kept = None
@@ -253,6 +290,15 @@ class KeyIndex:
             gone = True
         if gone:
             self._gone_below = kept or b"\xff"
+
+
+def _first_in(buckets: Iterator[bytes | bytearray | None], offset: int) -> int | None:
+    """The smallest log offset from ``offset`` on, in the first bucket that has one."""
+    for bucket in buckets:
+        found = (at for _, at in _ENTRY.iter_unpack(bucket or b"") if at >= offset)
+        if (first := next(found, None)) is not None:
+            return int(first)
+    return None
 
 
 def _matches(bucket: bytes | bytearray, checksum: int) -> Iterator[int]:

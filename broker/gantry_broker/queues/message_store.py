@@ -26,6 +26,7 @@ from gantry_broker.queues import continuity, derived, lookups, reads
 from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
+from gantry_broker.queues.recent_keys import RecentKeys
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.saving import Saver, Scrubber
 from gantry_broker.store.contract import GetResult, KeyRead, QueueKey, ReadLimits, StoredAt
@@ -56,10 +57,19 @@ class MessageStore:
             empty while they are sound.
         on_lost: called once with that, in any thread.
         scrubber: compares the log with its checksums, once it was told to.
+        recent: keys of the newest records: a replica's of what is dispatched, a master's of all.
     """
 
-    def __init__(self, directory: Path, log: CommitLog, kv: KeyValue, head: Head | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        log: CommitLog,
+        kv: KeyValue,
+        head: Head | None,
+        recent: RecentKeys,
+    ) -> None:
         self.log = log
+        self.recent = recent
         self.tiered = False
         self.lost = ""
         self.on_lost: Callable[[str], None] = lambda _: None
@@ -90,10 +100,11 @@ class MessageStore:
         *,
         confirm_floor: Offset = _ZERO,
         disks: Disks | None = None,
+        recent: RecentKeys | None = None,
     ) -> "MessageStore":
         """Open or create the store in ``directory``; blocks while it reads, repairs and replays.
 
-        ``disks``: see ``CommitLog.open``.
+        ``disks``: see ``CommitLog.open``. ``recent``: empty; None for the usual bounds.
 
         Raises:
             CorruptionError: the log is damaged.
@@ -116,10 +127,11 @@ class MessageStore:
             raise
         if head is not None and head.offset < log.log_start:  # what it lacks is gone
             kv, head = derived.begin_again(kv), None
-        store = cls(directory, log, kv, head)
+        store = cls(directory, log, kv, head, recent or RecentKeys())
         try:
             for _ in store._dispatcher.catch_up_with_trim():
                 pass
+            store._remember()
             floor = max(log.confirm_floor, floor)
             store._prove(floor)
             store._replay(floor)
@@ -193,6 +205,7 @@ class MessageStore:
         Where damage is ``in_the_way`` nothing may be put before this was called again.
         """
         self._next = {}
+        self._dispatcher.recent = None  # what is appended is noted then
         self._found_end = self.log.end
         self._put_timestamp = self._dispatcher.store_timestamp
         self._foresees = False
@@ -210,14 +223,21 @@ class MessageStore:
             self.in_the_way = None  # only a master looks so far ahead
         self._dispatcher.appended.forget()
         self.offsets.forget_pending()
+        self.recent.cut(self.dispatched)  # the rest may be cut, or comes again when it is confirmed
+        self._dispatcher.recent = self.recent if self.recent.is_on else None
 
     def put(
-        self, records: Sequence[MessageRecord] | RecordRun, *, now_ms: int
+        self,
+        records: Sequence[MessageRecord] | RecordRun,
+        *,
+        now_ms: int,
+        marks: Sequence[int] | None = None,
     ) -> Sequence[StoredAt]:
         """Give records their positions and append them, in one write per file; not flushed.
 
         Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record of a
-        sequence; store times never fall from record to record.
+        sequence; store times never fall from record to record. ``marks`` are those of the records
+        (``RecentKeys.marks_of``), where the caller knows them.
 
         Raises:
             RecordError: a record cannot be stored; none was.
@@ -227,9 +247,12 @@ class MessageStore:
         assert self._next is not None, "only a master puts"
         assert self.in_the_way is None, "nobody knows which number comes next"
         timestamp = max(now_ms, self._put_timestamp)
+        if marks is None:
+            marks = self.recent.marks_of(records)
         if isinstance(records, RecordRun):
             stored = self._put_run(records, timestamp)
             if stored is not None:
+                self.recent.note_all(marks, stored.positions, timestamp)
                 return stored
             records = list(records)
         numbers: dict[QueueKey, int] = {}
@@ -253,6 +276,7 @@ class MessageStore:
         self.log.append(encoded)
         self._next.update(numbers)
         self._put_timestamp = timestamp
+        self.recent.note_all(marks, [record.physical_offset for record in records], timestamp)
         return [
             StoredAt(
                 record.queue_id, record.queue_offset, Offset(record.physical_offset), len(data)
@@ -387,7 +411,9 @@ class MessageStore:
         kv = derived.begin_again(self._kv)
         self.log.reset(to)
         self.in_the_way = None
+        self.recent.clear()
         self._derive_from(kv, None)
+        self._dispatcher.recent = self.recent if self.recent.is_on else None
 
     # Reading
 
@@ -462,6 +488,15 @@ class MessageStore:
             return None
         return reads.record_at(self.log, Offset(offset))
 
+    def record_at(self, offset: int) -> bytes | None:
+        """The record at a log offset, confirmed or not; None where none can be read."""
+        if not self.log.log_start <= offset < self.log.end:
+            return None
+        try:
+            return reads.record_at(self.log, Offset(offset))
+        except DamagedError:
+            return None
+
     def find(self, wanted: KeyRead) -> GetResult:
         """Confirmed records with a key; see ``lookups.find``."""
         self.check_known()
@@ -523,6 +558,8 @@ class MessageStore:
     def _foresee(self, data: bytes, record: RecordPeek) -> None:
         assert self._next is not None
         self._next[(record.topic, record.queue_id)] = record.queue_offset + 1
+        mark = self.recent.mark(record.topic.encode(), record.properties)
+        self.recent.note(mark, record.physical_offset, record.store_timestamp)
         self._put_timestamp = max(self._put_timestamp, record.store_timestamp)
         if record.topic == OFFSETS_TOPIC:
             body = data[record.body_start : record.body_start + record.body_size]
@@ -553,6 +590,14 @@ class MessageStore:
             reason = continuity.find_break(self._dispatcher, is_whole=self.is_whole)
             if reason:
                 mending.doubt(reason)
+
+    def _remember(self) -> None:
+        """Note the keys of what was derived last; what of it is damaged is not known."""
+        try:
+            self._dispatcher.remember(self.recent)
+        except CorruptionError as error:  # a repeat of what stands before is stored again
+            self.recent.clear()
+            _log.warning("the newest keys are not known, the log is damaged", reason=error)
 
     def _replay(self, upto: Offset) -> None:
         """Dispatch at the start what the rows lack, and say now and then how far it is."""

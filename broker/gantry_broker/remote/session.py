@@ -158,7 +158,7 @@ class Session:
             answer(wire.Appended(number, count, outcome.code, outcome.remark, stored))
 
         try:
-            self._store.append(records, done)
+            self._store.append(records, done, once=True)
         except RecordError as error:  # none is stored
             if count > 1:
                 self.unanswered -= count

@@ -91,8 +91,8 @@ class RemoteStore:
 
     # ---- RecordStore
 
-    def append(self, records: Records, done: Appended) -> None:
-        """Store and replicate one record; see ``RecordStore``."""
+    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+        """Store and replicate one record, once; see ``RecordStore``."""
         (record,) = records  # a front leaves batches to the master
         size = len(record.body) + len(record.properties) + _AROUND_BYTES
         if self._is_lost:

@@ -62,11 +62,13 @@ class SendOutcome(msgspec.Struct, frozen=True):
         stored: where the records are, in the order given; empty when they were not stored, or
             with 12 when the master that has them may be none any more: who sent them should do so
             again, to whoever is.
+        found: of these, records that had been stored before (``once``).
     """
 
     code: ResponseCode
     remark: str | None = None
     stored: Sequence[StoredAt] = []
+    found: Sequence[MessageRecord] = ()
 
     @property
     def may_be_stored(self) -> bool:
@@ -229,8 +231,12 @@ class RecordStore(Protocol):
     def committed(self) -> ConsumerOffsets:
         """Consumer offsets; a front knows only those that stand for due resets."""
 
-    def append(self, records: Records, done: Appended) -> None:
+    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
         """Store and replicate ``records``, which get their positions and store times by that.
+
+        ``once``: they are what a producer sent, maybe for another time. What of it is there is not
+        stored again; it has its outcome when it is confirmed. A front does not say so: all that it
+        appends is that.
 
         Raises:
             RecordError: a record cannot be stored; ``done`` is not called.

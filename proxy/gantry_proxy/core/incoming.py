@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.records.ids import offset_msg_id
 from gantry_protocol.records.properties import (
+    BORN_HOST,
     DELAY_TIME_LEVEL,
     KEYS,
     TAGS,
@@ -17,7 +18,6 @@ from gantry_protocol.records.properties import (
 )
 
 from gantry_proxy.core.outgoing import (
-    BORN_HOST,
     COMPRESSED,
     SHARDING_KEY,
     SYSTEM,

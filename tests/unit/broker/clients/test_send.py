@@ -404,7 +404,7 @@ def test_a_batch_of_too_many_messages_is_refused_in_words(small_batches, group, 
 def test_what_looks_special_and_is_not_is_still_one_run(client, group) -> None:
     """Else a stranger has each message of a batch encoded by itself."""
     taken = []
-    client.processor._view.store.append = lambda records, _: taken.append(records)
+    client.processor._view.store.append = lambda records, _, once: taken.append(records)
     client.ask(320, _v2(m=True), encode_batch([BatchMessage(b"x", "X\x01TIMER_DELAYED\x02")] * 3))
     assert [type(one) for one in taken] == [RecordRun]
     assert len(taken[0]) == 3

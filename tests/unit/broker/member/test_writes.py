@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from gantry_broker.member.writes import GroupWrites
+from gantry_broker.queues.recent_keys import RecentKeys
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
@@ -84,11 +85,11 @@ async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
 async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed() -> None:
     wall_s, steady, stored = 1_700_000_000.0, 0, []
 
-    def put(records: Any, *, now_ms: int) -> list[StoredAt]:
+    def put(records: Any, *, now_ms: int, marks: Any) -> list[StoredAt]:
         stored.append(now_ms)
         return [StoredAt(0, 0, Offset(0), 100)]
 
-    store: Any = SimpleNamespace(put=put, in_the_way=None)
+    store: Any = SimpleNamespace(put=put, in_the_way=None, recent=RecentKeys())
     writes = writes_under(mastership(), store, wall=lambda: wall_s, steady=lambda: steady)
     for passed_ms, off_s in ((0, 0.0), (1_000, 86_400.0), (10_000, 86_400.0), (60_000, 0.0)):
         steady, wall_s = passed_ms, 1_700_000_000.0 + passed_ms / 1000 + off_s
@@ -120,7 +121,9 @@ async def test_who_is_cut_off_changes_no_topic() -> None:
 async def test_what_whoever_waits_is_answered(fate: Fate, code: int, has_places: bool) -> None:
     """12 names the places while this is the master; without them clients ask the next one."""
     store: Any = SimpleNamespace(
-        put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)], in_the_way=None
+        put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)],
+        in_the_way=None,
+        recent=RecentKeys(),
     )
     waiting: list[Any] = []
     writes = writes_under(mastership(), store, waiting)

@@ -1,0 +1,188 @@
+"""Sends that came before: which records of the log they are, and when that may be believed.
+
+A client that hears nothing sends the same message again, with the same unique key, maybe to another
+queue and to the next master. The keys of the newest records are known (``RecentKeys``); what stands
+there decides: topic, body, flags and properties must be the same, and the record not older than the
+window. Another message with the same key is another message (upstream #6919).
+
+A program may also send one message object twice on purpose, and Java's client leaves its key. So a
+repeat is taken for one only while its client may not have had the answer. It had it where this very
+master answered 0 within ``PROMPT_MS``, and the repeat comes by the same connection (the record says
+by which address it came). Nor does anybody give a send up within that time. A client that lost its
+connection, or waited for longer, or asks the next master, may know nothing. A proxy asks for many
+by one connection, and its clients make a key for each send: its repeats are always repeats.
+
+``AGAIN`` among a message's properties asks to store it in any case.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from gantry_protocol.records import (
+    SCHEDULE_TOPIC,
+    MessageRecord,
+    RecordRun,
+    decode_properties,
+    decode_record,
+)
+from gantry_protocol.records.layout import HOST_FAMILIES
+from gantry_protocol.records.properties import (
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    CLUSTER,
+    DELAY_MS,
+    LEFT_MS,
+    MSG_REGION,
+    REAL_QUEUE_ID,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    TRACE_ON,
+)
+from gantry_protocol.types import Offset
+
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import StoredAt
+
+AGAIN = "GANTRY_STORE_AGAIN"
+PROMPT_MS = 1_000  # clients wait for 3 s
+ANSWERS_MAX = 1_024  # stretches of answered records, each of ``_STEP_MS`` at least: four minutes
+_STEP_MS = 250
+_OURS = (MSG_REGION, TRACE_ON, CLUSTER)  # a broker's
+_OF_A_WAIT = (REAL_QUEUE_ID, DELAY_MS, LEFT_MS)  # each try names a queue, and has its own step
+
+
+class Answers:
+    """When this process answered the writes of its masterships with 0, roughly."""
+
+    def __init__(self) -> None:
+        """Nothing is answered."""
+        # First log offset, offset behind the last, when at the latest; in the order of the log.
+        self._stretches: deque[tuple[int, int, int]] = deque(maxlen=ANSWERS_MAX)
+        self._is_broken = True
+
+    def add(self, start: int, end: int, now_ms: int) -> None:
+        """What stands between two log offsets was answered now, and all that was added before."""
+        last = self._stretches[-1] if self._stretches else None
+        if self._is_broken or last is None or now_ms >= last[2] + _STEP_MS:
+            self._stretches.append((start, end, now_ms))
+        else:
+            self._stretches[-1] = (last[0], end, now_ms)
+        self._is_broken = False
+
+    def refused(self) -> None:
+        """What comes next in the log was not answered 0."""
+        self._is_broken = True
+
+    def at(self, offset: int) -> int | None:
+        """When the record at a log offset was answered, at the latest; None if it was not."""
+        for start, end, at_ms in reversed(self._stretches):
+            if start <= offset < end:
+                return at_ms
+        return None
+
+
+class Repeats:
+    """See the module.
+
+    Args:
+        store: the member's.
+
+    Attributes:
+        merged: messages that were there, ever.
+        others: messages whose key another message had, or that were sent twice on purpose, ever.
+        answers: what was answered here.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self.merged = 0
+        self.others = 0
+        self.answers = Answers()
+        self._store = store
+
+    def find(
+        self,
+        records: Sequence[MessageRecord] | RecordRun,
+        marks: Sequence[int],
+        now_ms: int,
+        began: int,
+    ) -> list[MessageRecord | None] | None:
+        """The records that those of a send are; None where none of it is there.
+
+        Args:
+            records: what the send would store.
+            marks: of each.
+            now_ms: the store's time.
+            began: where in the log this mastership began.
+        """
+        if not self._store.recent.is_known(marks):
+            return None
+        taken: set[int] = set()  # a batch may hold one message several times
+        found = []
+        for sent, mark in zip(records, marks, strict=True):
+            record = self._find(sent, mark, now_ms, began, taken)
+            found.append(record)
+            if record is not None:
+                taken.add(record.physical_offset)
+        self.merged += len(taken)
+        return found if taken else None
+
+    def _find(
+        self, sent: MessageRecord, mark: int, now_ms: int, began: int, taken: set[int]
+    ) -> MessageRecord | None:
+        offsets = self._store.recent.find(mark) if mark else ()
+        for offset in offsets:
+            data = None if offset in taken else self._store.record_at(offset)
+            record = None if data is None else decode_record(data)
+            if record is not None and self._is_repeat(sent, record, now_ms, began):
+                return record
+        self.others += bool(offsets)
+        return None
+
+    def _is_repeat(
+        self, sent: MessageRecord, record: MessageRecord, now_ms: int, began: int
+    ) -> bool:
+        is_recent = record.store_timestamp >= now_ms - self._store.recent.window_ms
+        if not is_recent or not is_same(sent, record):
+            return False
+        properties = decode_properties(sent.properties)
+        if AGAIN in properties:
+            return False
+        if BORN_HOST in properties or sent.born_host != record.born_host:
+            return True
+        answered_ms = self.answers.at(record.physical_offset)
+        if answered_ms is None and record.physical_offset < began:
+            return True
+        return (answered_ms or now_ms) >= record.store_timestamp + PROMPT_MS
+
+
+def is_same(sent: MessageRecord, record: MessageRecord) -> bool:
+    """Whether a record is what a send would store, wherever it stands and however it came."""
+    return (
+        sent.topic == record.topic
+        and sent.body == record.body
+        and sent.flag == record.flag
+        and not (sent.sys_flag ^ record.sys_flag) & ~HOST_FAMILIES
+        and sent.reconsume_times == record.reconsume_times
+        and _said(sent) == _said(record)
+    )
+
+
+def place_of(record: MessageRecord) -> StoredAt:
+    """The place of a record that was read."""
+    offset = Offset(record.physical_offset)
+    return StoredAt(record.queue_id, record.queue_offset, offset, record.size)
+
+
+def _said(record: MessageRecord) -> dict[str, str]:
+    """What the sender said of a message; a delay from now on is later in each try."""
+    said = decode_properties(record.properties)
+    for name in _OURS:
+        said.pop(name, None)
+    if said.pop(BORN_HOST, None) is not None:  # a proxy's, with another time for each try
+        said.pop(BORN_TIMESTAMP, None)
+    if record.topic == SCHEDULE_TOPIC:
+        for name in _OF_A_WAIT:
+            said.pop(name, None)
+        if TIMER_DELIVER_MS not in said:
+            said.pop(TIMER_OUT_MS, None)
+    return said

@@ -1,0 +1,191 @@
+"""The newest unique keys of a log: where a message that is sent again may stand already.
+
+It follows from the log alone: of the records below some offset the last ``entries_max`` that have a
+unique key, as far as they were stored within ``window_ms`` of the newest. Each is noted once, in
+the order of the log: by dispatch at a replica, which sees confirmed records only; at a master when
+it appends, so that it knows what is under way, too. When a mastership begins, what the log holds
+beyond dispatch is noted, and when it ends, that is forgotten, since it may be cut. So members that
+have the same log know the same (H8, H12), but for one that was started lately: it reads the last
+``REBUILD_BYTES`` of what it had derived.
+
+A key is a hash, and an entry says where to look; whoever asks compares the record itself. Both cost
+some 130 bytes together. Several messages with one key stand beside each other, the newest
+``SAME_KEY_MAX`` of them.
+
+What it refuses to note: records that no producer sends as they are (of system topics, retries, dead
+letters, halves of transactions).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from gantry_protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from gantry_protocol.records import MessageRecord, RecordRun
+
+from gantry_broker.queues.key_index import keys_in_run, unique_key
+
+ENTRIES_MAX = 262_144  # some 35 MB; 20,000 messages a second fill it in 13 s
+WINDOW_MS = 60_000  # clients repeat a send for some seconds: three tries of 3 s each
+REBUILD_BYTES = 64 * 1024 * 1024  # read at a start: a few tenths of a second
+SAME_KEY_MAX = 8
+_AGE_STEP_MS = 1_000  # between two looks for entries that are too old
+_NEVER = tuple(
+    name.encode() for name in (RETRY_PREFIX, DEAD_LETTER_PREFIX, "GANTRY_SYS_", "RMQ_SYS_TRANS")
+)
+
+
+class RecentKeys:
+    """See the module. Marks stand for keys; 0 stands for none.
+
+    Args:
+        entries_max: how many keys are remembered.
+        window_ms: for how long, by store times; 0 remembers nothing.
+
+    Attributes:
+        evicted: entries that went since there were too many, ever.
+    """
+
+    def __init__(self, entries_max: int = ENTRIES_MAX, window_ms: int = WINDOW_MS) -> None:
+        assert entries_max > 0
+        self.entries_max = entries_max
+        self.window_ms = window_ms
+        self.evicted = 0
+        self._places: dict[int, int | tuple[int, ...]] = {}  # ascending log offsets of a mark
+        self._marks: deque[int] = deque()  # of all entries, in the order of the log
+        self._offsets: deque[int] = deque()
+        self._noted = 0  # entries that ever were, without those that were cut
+        self._ages: deque[tuple[int, int]] = deque()  # store time, how many were noted before it
+        self._looked_ms = -_AGE_STEP_MS
+        self._last = -1  # offset of the newest record that was looked at
+        self._topic, self._prefix = b"", b""
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is remembered."""
+        return self.window_ms > 0
+
+    def mark(self, topic: bytes, properties: bytes) -> int:
+        """Of a record; 0 where it is none to remember."""
+        key = unique_key(properties)
+        if not key:
+            return 0
+        prefix = self._prefix if topic == self._topic else self._new_prefix(topic)
+        return (hash(prefix + key) or 1) if prefix else 0
+
+    def marks_of(self, records: Sequence[MessageRecord] | RecordRun) -> list[int]:
+        """Of each record; they stand in no log yet."""
+        if not self.is_on:
+            return [0] * len(records)
+        if not isinstance(records, RecordRun):
+            return [
+                self.mark(record.topic.encode(), record.properties.encode()) for record in records
+            ]
+        topic = records.common.topic.encode()
+        prefix = self._prefix if topic == self._topic else self._new_prefix(topic)
+        if not prefix:
+            return [0] * len(records)
+        keys = keys_in_run(records.properties, len(records))
+        return [(hash(prefix + key) or 1) if key else 0 for key in keys]
+
+    def note(self, mark: int, offset: int, stored_ms: int) -> None:
+        """Remember a record behind all that were noted; again is harmless."""
+        if offset <= self._last or not self.is_on:
+            return
+        self._last = offset
+        if not mark:
+            return
+        places = self._places
+        before = places.get(mark)
+        if before is None:
+            places[mark] = offset
+        else:
+            others = before if isinstance(before, tuple) else (before,)
+            places[mark] = (*others, offset)[-SAME_KEY_MAX:]
+        self._marks.append(mark)
+        self._offsets.append(offset)
+        self._noted += 1
+        if stored_ms >= self._looked_ms + _AGE_STEP_MS:
+            self._age(stored_ms)
+        if len(self._marks) > self.entries_max:
+            self.evicted += 1
+            self._forget_first()
+
+    def note_all(self, marks: Sequence[int], offsets: Sequence[int], stored_ms: int) -> None:
+        """The same for records that were stored together, in one go where their keys are new."""
+        count = len(marks)
+        if count > 1 and 0 not in marks and self.is_on and offsets[0] > self._last:
+            fresh = dict(zip(marks, offsets, strict=False))
+            if len(fresh) == count and self._places.keys().isdisjoint(fresh):
+                self._last = offsets[count - 1]
+                self._places.update(fresh)
+                self._marks.extend(marks)
+                self._offsets.extend(fresh.values())
+                self._noted += count
+                if stored_ms >= self._looked_ms + _AGE_STEP_MS:
+                    self._age(stored_ms)
+                while len(self._marks) > self.entries_max:
+                    self.evicted += 1
+                    self._forget_first()
+                return
+        for mark, offset in zip(marks, offsets, strict=False):
+            self.note(mark, offset, stored_ms)
+
+    def is_known(self, marks: Sequence[int]) -> bool:
+        """Whether one of them may stand in the log."""
+        if len(marks) == 1:
+            return marks[0] in self._places
+        return not self._places.keys().isdisjoint(marks)
+
+    def find(self, mark: int) -> Sequence[int]:
+        """Log offsets of records that may have the key of a mark, oldest first."""
+        found = self._places.get(mark, ())
+        return found if isinstance(found, tuple) else (found,)
+
+    def cut(self, to: int) -> None:
+        """Forget what stands at ``to`` or behind it."""
+        while self._offsets and self._offsets[-1] >= to:
+            mark, offset = self._marks.pop(), self._offsets.pop()
+            self._noted -= 1
+            self._drop(mark, offset)
+        while self._ages and self._ages[-1][1] >= self._noted:
+            self._ages.pop()
+        self._looked_ms = self._ages[-1][0] if self._ages else -_AGE_STEP_MS
+        self._last = min(self._last, to - 1)
+
+    def clear(self) -> None:
+        """Forget everything: the log is another one."""
+        self.cut(0)
+        self._ages.clear()
+        self._last = -1
+
+    def _new_prefix(self, topic: bytes) -> bytes:
+        """What stands before the keys of a topic; empty for a topic that is not remembered."""
+        self._topic = topic
+        self._prefix = b"" if topic.startswith(_NEVER) else topic + b"\0"
+        return self._prefix
+
+    def _age(self, stored_ms: int) -> None:
+        """Forget what is older than the window, a second late at most."""
+        self._looked_ms = stored_ms
+        ages = self._ages
+        ages.append((stored_ms, self._noted - 1))
+        while len(ages) > 1 and ages[1][0] < stored_ms - self.window_ms:
+            ages.popleft()
+            first = self._noted - len(self._marks)  # the number of the oldest entry
+            for _ in range(ages[0][1] - first):
+                self._forget_first()
+
+    def _forget_first(self) -> None:
+        self._drop(self._marks.popleft(), self._offsets.popleft())
+
+    def _drop(self, mark: int, offset: int) -> None:
+        """Take an offset away from a mark; of too many with one key it may be gone already."""
+        found = self._places.get(mark)
+        if found == offset:
+            del self._places[mark]
+        elif isinstance(found, tuple):
+            rest = tuple(item for item in found if item != offset)
+            self._places[mark] = rest if len(rest) > 1 else rest[0]
