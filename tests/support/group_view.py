@@ -159,7 +159,7 @@ class FakeGroup:
     def accepting_writes(self) -> Refusal | None:
         return self.refusal
 
-    def append(self, records: Records, done: Appended, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, once: int | None = None) -> None:
         if self.append_error is not None:
             raise self.append_error
         self.now_ms += 1

@@ -37,7 +37,7 @@ class LateStore:
     def committed(self) -> ConsumerOffsets:
         return self._store.committed
 
-    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         self._store.append(records, done, once=once)
 
     def read(self, wanted: Read, done: WasRead) -> None:

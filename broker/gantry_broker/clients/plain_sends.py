@@ -214,15 +214,20 @@ class PlainSender:
                     handle = self.recall_handle(record)
                     asked_queue = None if record.topic == topic.topic_name else queue_id
                 records = [record]
-            is_retry = topic_rules.is_retry(header.topic)  # who consumes may fail again and again
+            # Who consumes may fail again and again; each time it sends the message anew.
+            once = None if topic_rules.is_retry(header.topic) else self._way_of(conn, request)
             done = partial(self._stored, conn, request, topic, asked_queue, unique_key, handle)
             if len(records) > _FEW:
-                self._append_batch(conn, records, done, once=not is_retry)
+                self._append_batch(conn, records, done, once)
             else:
-                self._view.store.append(records, done, once=not is_retry)
+                self._view.store.append(records, done, once=once)
         except RecordError as error:
             return refuse_send(request, _illegal(str(error)))
         return None
+
+    def _way_of(self, conn: Connection, request: RemotingCommand) -> int:
+        """The number of the client's connection, 0 for one that others' clients share."""
+        return conn.id
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         """Whether this is where messages for a queue of a mapped topic go now."""
@@ -247,7 +252,7 @@ class PlainSender:
         return None
 
     def _append_batch(
-        self, conn: Connection, records: Records, done: Appended, *, once: bool
+        self, conn: Connection, records: Records, done: Appended, once: int | None
     ) -> None:
         """Append many records; until they are confirmed their later cost is owed."""
         later_s = _LATER_S * len(records)

@@ -62,7 +62,7 @@ class SpreadStore:
         """The resets that are due."""
         return self._master.committed
 
-    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         """To the master."""
         self._master.append(records, done, once=once)
 

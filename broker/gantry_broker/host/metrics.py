@@ -292,6 +292,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from _mapped(hosted)
     yield from _cold_reads(group.view.store.cold)
     yield from _reads(hosted, group)
+    yield from _repeats(group)
 
 
 def _cold_reads(cold: ColdReads | None) -> Iterable[Metric]:
@@ -310,6 +311,30 @@ def _cold_reads(cold: ColdReads | None) -> Iterable[Metric]:
         "Pulls sent back because too many waited for the disk.",
         0 if cold is None else cold.refused,
     )
+
+
+def _repeats(group: ReplicationGroup) -> Iterable[Metric]:
+    """Sends that came before (``member.repeats``)."""
+    recent, repeats = group.store.recent, group.writes.repeats
+    yield gauge(
+        "gantry_broker_recent_keys",
+        "Unique keys of the newest messages that this member knows.",
+        len(recent),
+    )
+    yield counter(
+        "gantry_broker_recent_keys_evicted",
+        "Of these, those that made room for newer ones before their time (repeat_keys).",
+        recent.evicted,
+    )
+    found = CounterMetricFamily(
+        "gantry_broker_repeated_sends",
+        "Messages with a known key: merged with the one that is there, or stored, since they are "
+        "others or wanted twice.",
+        labels=["outcome"],
+    )
+    found.add_metric(["merged"], repeats.merged)
+    found.add_metric(["stored"], repeats.others)
+    yield found
 
 
 def _reads(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:

@@ -212,6 +212,8 @@ class BrokerServer:
             ),
             tier=_tier(settings, hosted.name),
             kept=settings.kept,
+            repeat_window_ms=settings.repeat_window_s * 1000,
+            repeat_keys=max(1, settings.repeat_keys // len(self.hosted)),
         )
 
     async def _status(self, request: web.Request) -> web.Response:

@@ -45,6 +45,7 @@ from gantry_broker.member.tier import GroupTier
 from gantry_broker.member.topic_sync import TopicSync
 from gantry_broker.member.writes import GroupWrites
 from gantry_broker.queues import MessageStore
+from gantry_broker.queues.recent_keys import RecentKeys
 from gantry_broker.replica import (
     ControllerView,
     LogFacts,
@@ -126,7 +127,11 @@ class ReplicationGroup:
             DataDirError: it holds something this version cannot read.
         """
         store, stored = await asyncio.to_thread(
-            recover, options.directory, options.log_segment_bytes, shared.disks
+            recover,
+            options.directory,
+            options.log_segment_bytes,
+            shared.disks,
+            RecentKeys(options.repeat_keys, options.repeat_window_ms),
         )
         return cls(options, shared, store, stored)
 

@@ -48,7 +48,7 @@ from gantry_broker.tier.core.reading import Local
 from gantry_broker.tier.waits import TierReads, TierWaits, first_offset
 
 _TRIES = 3  # of a read that finds something else missing each time
-Append = Callable[[Records, Appended, bool], None]
+Append = Callable[[Records, Appended, int | None], None]
 
 
 class LocalStore:
@@ -98,7 +98,7 @@ class LocalStore:
         if self.cold is not None:
             self.cold.release()
 
-    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         """Store and replicate; see ``Store``."""
         try:
             self._append(records, done, once)

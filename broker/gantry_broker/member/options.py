@@ -6,6 +6,7 @@ from typing import NamedTuple
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 
 from gantry_broker.clients.core.drain import DrainReport
+from gantry_broker.queues import recent_keys
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_broker.tier.options import TierOptions
@@ -22,6 +23,8 @@ class GroupOptions(NamedTuple):
         priority: see ``Speaker``.
         tier: where the group's tier is; None without one.
         kept: how much of the log is kept where there is no tier.
+        repeat_window_ms: see ``RecentKeys``; 0 stores every send.
+        repeat_keys: how many of its keys are known.
     """
 
     cluster: str
@@ -37,6 +40,8 @@ class GroupOptions(NamedTuple):
     priority: int = LOWEST_ELECTION_PRIORITY
     tier: TierOptions | None = None
     kept: RetentionBounds = RetentionBounds()
+    repeat_window_ms: int = recent_keys.WINDOW_MS
+    repeat_keys: int = recent_keys.ENTRIES_MAX
 
 
 class Watcher:

@@ -12,15 +12,16 @@ from gantry_protocol.types import Offset
 from gantry_broker.log.disk import Disks
 from gantry_broker.member import lineage_file
 from gantry_broker.queues import MessageStore
+from gantry_broker.queues.recent_keys import RecentKeys
 from gantry_broker.replica import StoredState
 
 
 def recover(
-    directory: Path, segment_size_bytes: int, disks: Disks
+    directory: Path, segment_size_bytes: int, disks: Disks, recent: RecentKeys | None = None
 ) -> tuple[MessageStore, StoredState]:
     """The store and the state beside it; blocks while the log is read.
 
-    ``disks``: see ``CommitLog.open``.
+    ``disks``: see ``CommitLog.open``. ``recent``: see ``MessageStore.open``.
 
     Raises:
         CorruptionError: the volume is damaged.
@@ -28,7 +29,11 @@ def recover(
     """
     stored = lineage_file.load(directory)
     store = MessageStore.open(
-        directory / "store", segment_size_bytes, confirm_floor=stored.confirm, disks=disks
+        directory / "store",
+        segment_size_bytes,
+        confirm_floor=stored.confirm,
+        disks=disks,
+        recent=recent,
     )
     return store, _checked(directory, store, stored)
 

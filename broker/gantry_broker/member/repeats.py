@@ -7,10 +7,11 @@ window. Another message with the same key is another message (upstream #6919).
 
 A program may also send one message object twice on purpose, and Java's client leaves its key. So a
 repeat is taken for one only while its client may not have had the answer. It had it where this very
-master answered 0 within ``PROMPT_MS``, and the repeat comes by the same connection (the record says
-by which address it came). Nor does anybody give a send up within that time. A client that lost its
-connection, or waited for longer, or asks the next master, may know nothing. A proxy asks for many
-by one connection, and its clients make a key for each send: its repeats are always repeats.
+master answered 0 within ``PROMPT_MS``, and the repeat comes the same way: by the same connection to
+this process, from the same client. Nor does anybody give a send up within that time. A client that
+lost its connection, or waited for longer, or whose requests somebody else passes on now, may know
+nothing. A proxy asks for many by one connection, and its clients make a key for each send: its
+repeats are always repeats.
 
 ``AGAIN`` among a message's properties asks to store it in any case.
 """
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 
 from gantry_protocol.records import (
     SCHEDULE_TOPIC,
+    Host,
     MessageRecord,
     RecordRun,
     decode_properties,
@@ -40,7 +42,8 @@ from gantry_protocol.records.properties import (
 )
 from gantry_protocol.types import Offset
 
-from gantry_broker.queues import MessageStore
+from gantry_broker.queues import MessageStore, lookups
+from gantry_broker.queues.recent_keys import WAY_BITS
 from gantry_broker.store.contract import StoredAt
 
 AGAIN = "GANTRY_STORE_AGAIN"
@@ -103,23 +106,23 @@ class Repeats:
         self,
         records: Sequence[MessageRecord] | RecordRun,
         marks: Sequence[int],
+        ways: Sequence[int],
         now_ms: int,
-        began: int,
     ) -> list[MessageRecord | None] | None:
         """The records that those of a send are; None where none of it is there.
 
         Args:
             records: what the send would store.
             marks: of each.
+            ways: of each, or one for all.
             now_ms: the store's time.
-            began: where in the log this mastership began.
         """
         if not self._store.recent.is_known(marks):
             return None
         taken: set[int] = set()  # a batch may hold one message several times
         found = []
-        for sent, mark in zip(records, marks, strict=True):
-            record = self._find(sent, mark, now_ms, began, taken)
+        for at, (sent, mark) in enumerate(zip(records, marks, strict=True)):
+            record = self._find(sent, mark, ways[at if len(ways) > 1 else 0], now_ms, taken)
             found.append(record)
             if record is not None:
                 taken.add(record.physical_offset)
@@ -127,19 +130,20 @@ class Repeats:
         return found if taken else None
 
     def _find(
-        self, sent: MessageRecord, mark: int, now_ms: int, began: int, taken: set[int]
+        self, sent: MessageRecord, mark: int, way: int, now_ms: int, taken: set[int]
     ) -> MessageRecord | None:
-        offsets = self._store.recent.find(mark) if mark else ()
-        for offset in offsets:
-            data = None if offset in taken else self._store.record_at(offset)
+        places = self._store.recent.find(mark) if mark else []
+        for offset, its_way in places:
+            data = None if offset in taken else lookups.record_at(self._store.log, offset)
             record = None if data is None else decode_record(data)
-            if record is not None and self._is_repeat(sent, record, now_ms, began):
+            is_same_way = way == its_way != 0
+            if record is not None and self._is_repeat(sent, record, now_ms, is_same_way):
                 return record
-        self.others += bool(offsets)
+        self.others += bool(places)
         return None
 
     def _is_repeat(
-        self, sent: MessageRecord, record: MessageRecord, now_ms: int, began: int
+        self, sent: MessageRecord, record: MessageRecord, now_ms: int, is_same_way: bool
     ) -> bool:
         is_recent = record.store_timestamp >= now_ms - self._store.recent.window_ms
         if not is_recent or not is_same(sent, record):
@@ -147,12 +151,28 @@ class Repeats:
         properties = decode_properties(sent.properties)
         if AGAIN in properties:
             return False
-        if BORN_HOST in properties or sent.born_host != record.born_host:
+        if BORN_HOST in properties or not is_same_way:
             return True
         answered_ms = self.answers.at(record.physical_offset)
-        if answered_ms is None and record.physical_offset < began:
-            return True
+        if answered_ms is None and record.physical_offset < self._store.dispatched:
+            return True  # it was told something else than 0
         return (answered_ms or now_ms) >= record.store_timestamp + PROMPT_MS
+
+
+def ways_of(records: Sequence[MessageRecord] | RecordRun, connection: int) -> list[int]:
+    """Of records that came by a connection to this process; it may be a front's, with many clients.
+
+    ``connection``: its number; 0 where clients cannot be told from one another.
+    """
+    if not connection:
+        return [0]
+    if isinstance(records, RecordRun):
+        return [_way(connection, records.common.born_host)]
+    return [_way(connection, record.born_host) for record in records]
+
+
+def _way(connection: int, client: Host) -> int:
+    return hash((connection, client)) & ((1 << WAY_BITS) - 1) or 1
 
 
 def is_same(sent: MessageRecord, record: MessageRecord) -> bool:

@@ -20,7 +20,7 @@ from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.view import Created
 from gantry_broker.log import DiskFullError, LogFailedError
-from gantry_broker.member.repeats import Repeats, place_of
+from gantry_broker.member.repeats import Repeats, place_of, ways_of
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
@@ -56,6 +56,7 @@ _REFUSALS = {
     ),
     NoWrites.TOO_FEW: Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"),
 }
+_UNKNOWN = [0]
 _CONFIRMED = ResponseCode.SUCCESS  # to look a member up costs a tenth of a microsecond
 # What whoever is not acknowledged is told, and whether with the places of its records.
 _UNCONFIRMED = {
@@ -160,7 +161,7 @@ class GroupWrites:
             f" {damage.end}), and no member of the set with these bytes has taken over yet",
         )
 
-    def append(self, records: Records, done: Appended, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, once: int | None = None) -> None:
         """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
 
         It does not ask whether a send may be accepted: what belongs to the state is appended as
@@ -178,30 +179,33 @@ class GroupWrites:
         if refusal is not None:
             done(SendOutcome(refusal.code, refusal.remark))
             return
-        now_ms, master = self._now_ms(), shell.core.serving
-        marks = self._store.recent.marks_of(records)
-        there = self.repeats.find(records, marks, now_ms, master.start) if once else None
+        now_ms, marks = self._now_ms(), self._store.recent.marks_of(records)
+        ways, there = _UNKNOWN, None
+        if once is not None:
+            ways = ways_of(records, once)
+            there = self.repeats.find(records, marks, ways, now_ms)
         if there is None:
-            stored = self._put(shell, records, marks, now_ms, done)
+            stored = self._put(shell, records, now_ms, done, marks, ways)
             if stored is not None:
                 shell.appended((stored, done))
         else:
-            self._complete(shell, list(records), there, now_ms, done)
+            self._complete(shell, list(records), there, now_ms, done, ways)
 
     def _put(
         self,
         shell: "ReplicaShell",
         records: Records,
-        marks: Sequence[int] | None,
         now_ms: int,
         done: Appended,
+        marks: Sequence[int] | None = None,
+        ways: Sequence[int] = _UNKNOWN,
     ) -> Sequence[StoredAt] | None:
         """The places of records that were appended; None where the disk failed.
 
         Raises: as ``append``.
         """
         try:
-            return self._store.put(records, now_ms=now_ms, marks=marks)
+            return self._store.put(records, now_ms=now_ms, marks=marks, ways=ways)
         except DiskFullError:
             # The file may have been ended by a blank before the next one found no room. Who did not
             # know of that blank would later count it as bytes of the next epoch.
@@ -222,6 +226,7 @@ class GroupWrites:
         there: Sequence[MessageRecord | None],
         now_ms: int,
         done: Appended,
+        ways: Sequence[int],
     ) -> None:
         """Store what of a send is not ``there``, and answer it when all of it is confirmed.
 
@@ -231,7 +236,9 @@ class GroupWrites:
         Raises: as ``append``.
         """
         missing = [sent for sent, record in zip(records, there, strict=True) if record is None]
-        put = self._put(shell, missing, None, now_ms, done) if missing else []
+        if len(ways) > 1:
+            ways = [way for way, record in zip(ways, there, strict=True) if record is None]
+        put = self._put(shell, missing, now_ms, done, None, ways) if missing else []
         if put is None:
             return
         found = [record for record in there if record is not None]

@@ -21,6 +21,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from gantry_protocol.errors import BodyError, CorruptionError, RecordError
+from gantry_protocol.process import log as logs
 from gantry_protocol.records import SCHEDULE_TOPIC, RecordPeek, RecordRun, entry_code
 from gantry_protocol.records.layout import (
     TRANSACTION_MASK,
@@ -48,6 +49,7 @@ from gantry_broker.store.tables.topics import TopicTable, is_topic_name
 
 BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
 
+_log = logs.get("store")
 _STEP_BYTES = 192 * 1024  # stays in the processor's cache from the read to the last look
 RECORDS_MAX = 1024  # of one run; a longer one is dispatched in pieces, from the log
 BYTES_MAX = 4 * 1024 * 1024  # of all that wait, about
@@ -283,14 +285,20 @@ class Dispatcher:
     def remember(self, recent: RecentKeys) -> None:
         """Note the keys of what was dispatched last, and from now on of what is dispatched.
 
+        What stands before damage is not known then: a repeat of it is stored again.
+
         Raises:
-            CorruptionError: rows or the log are damaged.
             OSError: the disk failed.
         """
         self.recent = recent
-        if not recent.is_on:
-            self.recent = None
-            return
+        try:
+            if recent.is_on:
+                self._remember(recent)
+        except CorruptionError as error:
+            recent.clear()
+            _log.warning("the newest keys are not known, the log is damaged", reason=error)
+
+    def _remember(self, recent: RecentKeys) -> None:
         since = max(self._log.log_start, self.offset - REBUILD_BYTES)
         start = self.keys.first_from(since)
         at = self.offset if start is None else Offset(start)
@@ -332,7 +340,8 @@ class Dispatcher:
         queue: ConsumeQueue | None = None
         key, queue_topic, queue_id, is_system = ("", 0), b"", 0, False
         at, newest_ms, fresh = int(self.offset), self.store_timestamp, 0
-        pack, add_keys, recent = rows.ENTRY.pack, self.keys.add, self.recent
+        pack, add_keys = rows.ENTRY.pack, self.keys.add
+        recent = self.recent if self.recent is not None and self.recent.is_on else None
         try:
             for fields in scan_units(data, start):
                 physical, size, to_queue, number, flag, stored_ms, topic, properties, *_ = fields

@@ -7,7 +7,11 @@ records, bytes and candidates, so that a key that every message has costs no mor
 from collections.abc import Callable
 
 from gantry_protocol.records import peek
+from gantry_protocol.types import Offset
 
+from gantry_broker.log import CommitLog
+from gantry_broker.log.checked import DamagedError
+from gantry_broker.queues import reads
 from gantry_broker.queues.key_index import KeyIndex, keys_of
 from gantry_broker.store.contract import GetResult, GetStatus, KeyRead
 
@@ -50,6 +54,16 @@ def find(index: KeyIndex, view: Callable[[int], bytes | None], wanted: KeyRead) 
     return GetResult(
         status, known, 0, 0, b"".join(found), len(found), known_ms=index.last_stored_ms
     )
+
+
+def record_at(log: CommitLog, offset: int) -> bytes | None:
+    """The record at a log offset, confirmed or not; None where none can be read."""
+    if not log.log_start <= offset < log.end:
+        return None
+    try:
+        return reads.record_at(log, Offset(offset))
+    except DamagedError:
+        return None
 
 
 def _is_wanted(data: bytes, key: bytes, wanted: KeyRead) -> bool:

@@ -13,7 +13,6 @@ from itertools import accumulate
 from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError
-from gantry_protocol.process import log as logs
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.records import MAX_RECORD_BYTES, MessageRecord, RecordPeek, RecordRun
 from gantry_protocol.types import Offset
@@ -28,22 +27,20 @@ from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.recent_keys import RecentKeys
 from gantry_broker.queues.rows import Head
-from gantry_broker.queues.saving import Saver, Scrubber
+from gantry_broker.queues.saving import Saver, Scrubber, saying_progress
 from gantry_broker.store.contract import GetResult, KeyRead, QueueKey, ReadLimits, StoredAt
 from gantry_broker.store.stored import StoredRun, encode
-from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
+from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, SYSTEM_TOPICS, TOPICS_TOPIC
 from gantry_broker.store.tables.offsets import ConsumerOffsets, decode_rows
 from gantry_broker.store.tables.state_records import decode_piece, state_records
 from gantry_broker.store.tables.topics import TopicTable, decode_change
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
 CHECKPOINT_INTERVAL_S = 30.0
-PROGRESS_INTERVAL_S = 5.0  # between log lines while a start replays
 OnArrival = Callable[[Collection[QueueKey]], None]
 
 _ZERO = Offset(0)
-
-_log = logs.get("store")
+_UNKNOWN = (0,)
 
 
 class MessageStore:
@@ -61,12 +58,7 @@ class MessageStore:
     """
 
     def __init__(
-        self,
-        directory: Path,
-        log: CommitLog,
-        kv: KeyValue,
-        head: Head | None,
-        recent: RecentKeys,
+        self, directory: Path, log: CommitLog, kv: KeyValue, head: Head | None, recent: RecentKeys
     ) -> None:
         self.log = log
         self.recent = recent
@@ -131,7 +123,7 @@ class MessageStore:
         try:
             for _ in store._dispatcher.catch_up_with_trim():
                 pass
-            store._remember()
+            store._dispatcher.remember(store.recent)
             floor = max(log.confirm_floor, floor)
             store._prove(floor)
             store._replay(floor)
@@ -224,7 +216,7 @@ class MessageStore:
         self._dispatcher.appended.forget()
         self.offsets.forget_pending()
         self.recent.cut(self.dispatched)  # the rest may be cut, or comes again when it is confirmed
-        self._dispatcher.recent = self.recent if self.recent.is_on else None
+        self._dispatcher.recent = self.recent
 
     def put(
         self,
@@ -232,12 +224,13 @@ class MessageStore:
         *,
         now_ms: int,
         marks: Sequence[int] | None = None,
+        ways: Sequence[int] = _UNKNOWN,
     ) -> Sequence[StoredAt]:
         """Give records their positions and append them, in one write per file; not flushed.
 
         Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record of a
-        sequence; store times never fall from record to record. ``marks`` are those of the records
-        (``RecentKeys.marks_of``), where the caller knows them.
+        sequence; store times never fall from record to record. ``marks``, ``ways``: of the
+        records in ``recent``, where the caller knows them.
 
         Raises:
             RecordError: a record cannot be stored; none was.
@@ -252,7 +245,7 @@ class MessageStore:
         if isinstance(records, RecordRun):
             stored = self._put_run(records, timestamp)
             if stored is not None:
-                self.recent.note_all(marks, stored.positions, timestamp)
+                self.recent.note_all(marks, stored.positions, timestamp, ways)
                 return stored
             records = list(records)
         numbers: dict[QueueKey, int] = {}
@@ -276,7 +269,8 @@ class MessageStore:
         self.log.append(encoded)
         self._next.update(numbers)
         self._put_timestamp = timestamp
-        self.recent.note_all(marks, [record.physical_offset for record in records], timestamp)
+        offsets = [record.physical_offset for record in records]
+        self.recent.note_all(marks, offsets, timestamp, ways)
         return [
             StoredAt(
                 record.queue_id, record.queue_offset, Offset(record.physical_offset), len(data)
@@ -413,7 +407,7 @@ class MessageStore:
         self.in_the_way = None
         self.recent.clear()
         self._derive_from(kv, None)
-        self._dispatcher.recent = self.recent if self.recent.is_on else None
+        self._dispatcher.recent = self.recent
 
     # Reading
 
@@ -488,15 +482,6 @@ class MessageStore:
             return None
         return reads.record_at(self.log, Offset(offset))
 
-    def record_at(self, offset: int) -> bytes | None:
-        """The record at a log offset, confirmed or not; None where none can be read."""
-        if not self.log.log_start <= offset < self.log.end:
-            return None
-        try:
-            return reads.record_at(self.log, Offset(offset))
-        except DamagedError:
-            return None
-
     def find(self, wanted: KeyRead) -> GetResult:
         """Confirmed records with a key; see ``lookups.find``."""
         self.check_known()
@@ -561,15 +546,15 @@ class MessageStore:
         mark = self.recent.mark(record.topic.encode(), record.properties)
         self.recent.note(mark, record.physical_offset, record.store_timestamp)
         self._put_timestamp = max(self._put_timestamp, record.store_timestamp)
+        if record.topic not in SYSTEM_TOPICS:
+            return
+        body = data[record.body_start : record.body_start + record.body_size]
         if record.topic == OFFSETS_TOPIC:
-            body = data[record.body_start : record.body_start + record.body_size]
             self.offsets.foresee(decode_rows(body))
         elif record.topic == TOPICS_TOPIC:
-            body = data[record.body_start : record.body_start + record.body_size]
             for name in decode_change(body).removed:
                 self.offsets.end_topic(name)
-        elif record.topic == STATE_TOPIC:
-            body = data[record.body_start : record.body_start + record.body_size]
+        else:
             piece = decode_piece(body)
             self.offsets.foresee(piece.offsets, again=True)
             self._next.update({row[:2]: row[3] for row in piece.queues})
@@ -591,28 +576,12 @@ class MessageStore:
             if reason:
                 mending.doubt(reason)
 
-    def _remember(self) -> None:
-        """Note the keys of what was derived last; what of it is damaged is not known."""
-        try:
-            self._dispatcher.remember(self.recent)
-        except CorruptionError as error:  # a repeat of what stands before is stored again
-            self.recent.clear()
-            _log.warning("the newest keys are not known, the log is damaged", reason=error)
-
     def _replay(self, upto: Offset) -> None:
         """Dispatch at the start what the rows lack, and say now and then how far it is."""
-        said_at = time.monotonic()
-
-        def on_step(offset: Offset) -> None:
-            nonlocal said_at
-            if time.monotonic() - said_at >= PROGRESS_INTERVAL_S:
-                said_at = time.monotonic()
-                _log.info("deriving from the log", offset=offset, end=upto)
-
         if upto > self.dispatched:
             self.log.raise_confirm_floor(upto)
             try:
-                self._dispatcher.dispatch(upto, on_step)
+                self._dispatcher.dispatch(upto, saying_progress(upto))
             except DamagedError as error:  # it goes on from there once it is repaired
                 self.in_the_way = error.damage
 

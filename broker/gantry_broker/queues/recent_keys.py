@@ -9,8 +9,9 @@ have the same log know the same (H8, H12), but for one that was started lately: 
 ``REBUILD_BYTES`` of what it had derived.
 
 A key is a hash, and an entry says where to look; whoever asks compares the record itself. Both cost
-some 130 bytes together. Several messages with one key stand beside each other, the newest
-``SAME_KEY_MAX`` of them.
+some 130 bytes together. Beside the place stands the way by which a message came to this process, a
+number; 0 where it did not, or nobody knows. Several messages with one key stand beside each other,
+the newest ``SAME_KEY_MAX`` of them.
 
 What it refuses to note: records that no producer sends as they are (of system topics, retries, dead
 letters, halves of transactions).
@@ -28,6 +29,8 @@ ENTRIES_MAX = 262_144  # some 35 MB; 20,000 messages a second fill it in 13 s
 WINDOW_MS = 60_000  # clients repeat a send for some seconds: three tries of 3 s each
 REBUILD_BYTES = 64 * 1024 * 1024  # read at a start: a few tenths of a second
 SAME_KEY_MAX = 8
+WAY_BITS = 24
+_WAY = (1 << WAY_BITS) - 1
 _AGE_STEP_MS = 1_000  # between two looks for entries that are too old
 _NEVER = tuple(
     name.encode() for name in (RETRY_PREFIX, DEAD_LETTER_PREFIX, "GANTRY_SYS_", "RMQ_SYS_TRANS")
@@ -50,9 +53,10 @@ class RecentKeys:
         self.entries_max = entries_max
         self.window_ms = window_ms
         self.evicted = 0
-        self._places: dict[int, int | tuple[int, ...]] = {}  # ascending log offsets of a mark
+        # A place is a log offset, and behind it in ``WAY_BITS`` the way.
+        self._places: dict[int, int | tuple[int, ...]] = {}  # of a mark, ascending
         self._marks: deque[int] = deque()  # of all entries, in the order of the log
-        self._offsets: deque[int] = deque()
+        self._entries: deque[int] = deque()  # their places
         self._noted = 0  # entries that ever were, without those that were cut
         self._ages: deque[tuple[int, int]] = deque()  # store time, how many were noted before it
         self._looked_ms = -_AGE_STEP_MS
@@ -90,22 +94,22 @@ class RecentKeys:
         keys = keys_in_run(records.properties, len(records))
         return [(hash(prefix + key) or 1) if key else 0 for key in keys]
 
-    def note(self, mark: int, offset: int, stored_ms: int) -> None:
+    def note(self, mark: int, offset: int, stored_ms: int, way: int = 0) -> None:
         """Remember a record behind all that were noted; again is harmless."""
         if offset <= self._last or not self.is_on:
             return
         self._last = offset
         if not mark:
             return
-        places = self._places
+        places, place = self._places, offset << WAY_BITS | way
         before = places.get(mark)
         if before is None:
-            places[mark] = offset
+            places[mark] = place
         else:
             others = before if isinstance(before, tuple) else (before,)
-            places[mark] = (*others, offset)[-SAME_KEY_MAX:]
+            places[mark] = (*others, place)[-SAME_KEY_MAX:]
         self._marks.append(mark)
-        self._offsets.append(offset)
+        self._entries.append(place)
         self._noted += 1
         if stored_ms >= self._looked_ms + _AGE_STEP_MS:
             self._age(stored_ms)
@@ -113,16 +117,31 @@ class RecentKeys:
             self.evicted += 1
             self._forget_first()
 
-    def note_all(self, marks: Sequence[int], offsets: Sequence[int], stored_ms: int) -> None:
-        """The same for records that were stored together, in one go where their keys are new."""
+    def note_all(
+        self, marks: Sequence[int], offsets: Sequence[int], stored_ms: int, ways: Sequence[int]
+    ) -> None:
+        """The same for records that were stored together, in one go where their keys are new.
+
+        ``ways``: of each, or one for all.
+        """
         count = len(marks)
         if count > 1 and 0 not in marks and self.is_on and offsets[0] > self._last:
-            fresh = dict(zip(marks, offsets, strict=False))
+            if len(ways) == 1:
+                way = ways[0]
+                fresh = {
+                    mark: offset << WAY_BITS | way
+                    for mark, offset in zip(marks, offsets, strict=False)
+                }
+            else:
+                fresh = {
+                    mark: offset << WAY_BITS | way
+                    for mark, offset, way in zip(marks, offsets, ways, strict=False)
+                }
             if len(fresh) == count and self._places.keys().isdisjoint(fresh):
                 self._last = offsets[count - 1]
                 self._places.update(fresh)
                 self._marks.extend(marks)
-                self._offsets.extend(fresh.values())
+                self._entries.extend(fresh.values())
                 self._noted += count
                 if stored_ms >= self._looked_ms + _AGE_STEP_MS:
                     self._age(stored_ms)
@@ -130,8 +149,8 @@ class RecentKeys:
                     self.evicted += 1
                     self._forget_first()
                 return
-        for mark, offset in zip(marks, offsets, strict=False):
-            self.note(mark, offset, stored_ms)
+        for at, (mark, offset) in enumerate(zip(marks, offsets, strict=False)):
+            self.note(mark, offset, stored_ms, ways[at if len(ways) > 1 else 0])
 
     def is_known(self, marks: Sequence[int]) -> bool:
         """Whether one of them may stand in the log."""
@@ -139,17 +158,17 @@ class RecentKeys:
             return marks[0] in self._places
         return not self._places.keys().isdisjoint(marks)
 
-    def find(self, mark: int) -> Sequence[int]:
-        """Log offsets of records that may have the key of a mark, oldest first."""
+    def find(self, mark: int) -> list[tuple[int, int]]:
+        """Log offsets of records that may have the key of a mark, and their ways; oldest first."""
         found = self._places.get(mark, ())
-        return found if isinstance(found, tuple) else (found,)
+        places = found if isinstance(found, tuple) else (found,)
+        return [(place >> WAY_BITS, place & _WAY) for place in places]
 
     def cut(self, to: int) -> None:
         """Forget what stands at ``to`` or behind it."""
-        while self._offsets and self._offsets[-1] >= to:
-            mark, offset = self._marks.pop(), self._offsets.pop()
+        while self._entries and self._entries[-1] >> WAY_BITS >= to:
             self._noted -= 1
-            self._drop(mark, offset)
+            self._drop(self._marks.pop(), self._entries.pop())
         while self._ages and self._ages[-1][1] >= self._noted:
             self._ages.pop()
         self._looked_ms = self._ages[-1][0] if self._ages else -_AGE_STEP_MS
@@ -179,13 +198,13 @@ class RecentKeys:
                 self._forget_first()
 
     def _forget_first(self) -> None:
-        self._drop(self._marks.popleft(), self._offsets.popleft())
+        self._drop(self._marks.popleft(), self._entries.popleft())
 
-    def _drop(self, mark: int, offset: int) -> None:
-        """Take an offset away from a mark; of too many with one key it may be gone already."""
+    def _drop(self, mark: int, place: int) -> None:
+        """Take a place away from a mark; of too many with one key it may be gone already."""
         found = self._places.get(mark)
-        if found == offset:
+        if found == place:
             del self._places[mark]
         elif isinstance(found, tuple):
-            rest = tuple(item for item in found if item != offset)
+            rest = tuple(item for item in found if item != place)
             self._places[mark] = rest if len(rest) > 1 else rest[0]

@@ -7,10 +7,12 @@ failures.
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.process import log as logs
+from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import DamagedError
@@ -18,10 +20,24 @@ from gantry_broker.log.recovery import PAUSE_BYTES
 from gantry_broker.log.sums import RangeSum
 from gantry_broker.queues.kv import KeyValue
 
+PROGRESS_INTERVAL_S = 5.0  # between log lines while a start replays
 VERIFY_PAUSE_S = 0.05  # after every 8 MiB: at most 160 MB/s are taken from the disk
 PASS_SHARE = 0.8  # of a period that a pass takes: a disk that is slow has the rest
 
 _log = logs.get("store")
+
+
+def saying_progress(end: Offset) -> Callable[[Offset], None]:
+    """What to call with each offset that a start has come to, on its way to ``end``."""
+    said_at = time.monotonic()
+
+    def on_step(offset: Offset) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= PROGRESS_INTERVAL_S:
+            said_at = time.monotonic()
+            _log.info("deriving from the log", offset=offset, end=end)
+
+    return on_step
 
 
 class Saver:

@@ -10,6 +10,7 @@ in which it became true, so a front that parks a pull misses nothing. Of consume
 told due resets alone: it commits none, and asks for none.
 """
 
+import itertools
 from collections.abc import Callable, Collection
 from typing import Protocol, assert_never
 
@@ -39,6 +40,7 @@ from gantry_broker.store.tables.offsets import decode_rows, encode_rows
 from gantry_broker.store.tables.resets import RESET_MARK, is_mark
 
 UNANSWERED_MAX = 20_000  # as many as a front has under way when it holds its clients back
+_numbers = itertools.count(1)
 _CHANGES = ReadLimits(max_count=64, max_bytes=1024 * 1024)
 _STATE_TOPICS = (TOPICS_TOPIC, OFFSETS_TOPIC)  # whose records change the tables of a front
 
@@ -84,6 +86,7 @@ class Session:
         self._store = host.view.store
         self._send = send
         self.unanswered = 0
+        self._number = -next(_numbers)  # connections of clients have positive ones
         self._said: wire.State | None = None
         self._next: dict[str, int] = {}  # first record of state that was not told, by topic
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -158,7 +161,7 @@ class Session:
             answer(wire.Appended(number, count, outcome.code, outcome.remark, stored))
 
         try:
-            self._store.append(records, done, once=True)
+            self._store.append(records, done, once=self._number)
         except RecordError as error:  # none is stored
             if count > 1:
                 self.unanswered -= count

@@ -91,7 +91,7 @@ class RemoteStore:
 
     # ---- RecordStore
 
-    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         """Store and replicate one record, once; see ``RecordStore``."""
         (record,) = records  # a front leaves batches to the master
         size = len(record.body) + len(record.properties) + _AROUND_BYTES

@@ -231,12 +231,13 @@ class RecordStore(Protocol):
     def committed(self) -> ConsumerOffsets:
         """Consumer offsets; a front knows only those that stand for due resets."""
 
-    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         """Store and replicate ``records``, which get their positions and store times by that.
 
         ``once``: they are what a producer sent, maybe for another time. What of it is there is not
-        stored again; it has its outcome when it is confirmed. A front does not say so: all that it
-        appends is that.
+        stored again; it has its outcome when it is confirmed. It is the number of the connection by
+        which they came, 0 where that says nothing of the client. A front does not say it: all that
+        it appends is that.
 
         Raises:
             RecordError: a record cannot be stored; ``done`` is not called.

@@ -108,6 +108,20 @@ class BrokerTuning(Settings):
         description="How many messages one batch may hold; beyond it a send is refused in words. "
         "Each takes about 1.5 µs during which nobody else is served.",
     )
+    repeat_window_s: int = Field(
+        default=60,
+        ge=0,
+        le=3600,
+        description="How long a group knows the unique keys of its newest messages, so that a send "
+        "that is repeated after a lost answer is stored once; 0 stores every send.",
+    )
+    repeat_keys: int = Field(
+        default=262_144,
+        ge=1024,
+        le=16_777_216,
+        description="How many such keys are known at most, 130 bytes of memory each; groups of one "
+        "process have equal parts of them.",
+    )
     quotas: str | None = Field(
         default=None,
         max_length=65536,

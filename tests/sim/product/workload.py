@@ -7,6 +7,7 @@ the end (``Ledger.verdict``).
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -233,13 +234,21 @@ class Workload:
         return not self.ledger.verdict().misplaced
 
     def judge(self) -> None:
-        """Raises Violation: something is lost, or came twice without a lost answer."""
+        """Raises Violation: something is lost, or came twice.
+
+        Groups do not know each other's messages: a producer that hears nothing from one and sends
+        to the next may store a message in both.
+        """
         ledger = self.ledger
         if ledger.outstanding():
             raise Violation(f"{ledger.outstanding()} acknowledged are not delivered")
         verdict = ledger.verdict()
         if not verdict.clean:
             raise Violation(f"{verdict} {self._odd()}")
+        for key, message in ledger._messages.items():
+            groups = Counter(position.broker_name for position in message.consumed_at)
+            if max(groups.values(), default=0) > 1:
+                raise Violation(f"{key} is stored twice in one group: {message}")
 
     def _odd(self) -> str:
         """The messages that spoil the verdict."""

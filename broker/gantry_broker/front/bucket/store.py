@@ -196,7 +196,7 @@ class BucketStore:
         """Nothing is told: once the tier moves, another store takes the place of this one."""
         return lambda: None
 
-    def append(self, records: Records, done: Appended, *, once: bool = False) -> None:
+    def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         """Refused."""
         done(SendOutcome(*READ_ONLY))
 

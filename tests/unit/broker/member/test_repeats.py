@@ -52,7 +52,7 @@ class Sends:
         self.member = member
         self.outcomes: list[Any] = []
 
-    def send(self, *records: MessageRecord, run: Records | None = None, once: bool = True) -> None:
+    def send(self, *records: MessageRecord, run: Any = None, once: int | None = -1) -> None:
         number = len(self.outcomes)
         self.outcomes.append(None)
 
@@ -60,6 +60,8 @@ class Sends:
             assert self.outcomes[number] is None, "it is answered once"
             self.outcomes[number] = outcome
 
+        if once == -1:  # another port is another connection
+            once = (run.common if run else records[0]).born_host[1]
         self.member.group.writes.append(run or list(records), done, once=once)
 
     async def confirmed(self) -> None:
@@ -217,6 +219,19 @@ async def test_who_waited_for_long_repeats_what_it_sent(
     assert sends.stored() == [b"body"]
 
 
+async def test_who_was_refused_repeats_what_is_stored_all_the_same(member: LoneMember) -> None:
+    """12 for what was confirmed while too few were in sync; the same client tries again soon."""
+    sends = Sends(member)
+    sends.send(sent())
+    await member.flushed()
+    member.learn(member.view(1, members=(1,), min_in_sync=2))
+    assert sends.codes == [12]
+    member.learn(member.view(1, members=(1, 2), min_in_sync=2))
+    sends.send(sent(queue=1))
+    assert sends.codes == [12, 0]
+    assert sends.stored() == [b"body"]
+
+
 async def test_what_a_proxy_repeats_is_a_repeat(member: LoneMember) -> None:
     sends = Sends(member)
     words = {"__BORNHOST": "h", "BORN_TIMESTAMP": "1"}
@@ -277,10 +292,31 @@ async def test_one_message_that_a_batch_holds_twice_is_there_twice(member: LoneM
     assert sends.places()[0] == sends.places()[1]
 
 
+async def test_clients_of_a_front_share_its_connection(member: LoneMember) -> None:
+    sends, front = Sends(member), 7
+    sends.send(sent("A"), sent("B", host=RECONNECTED), once=front)
+    await sends.confirmed()
+    sends.send(sent("C"), sent("A", host=RECONNECTED), sent("B"), once=front)
+    await sends.confirmed()
+    assert sends.codes == [0, 0]
+    assert len(sends.stored()) == 3
+    assert sends.places()[1][1:] == sends.places()[0]
+    sends.send(sent("C"), once=front)
+    assert len(sends.stored()) == 4, "the client itself was answered"
+
+
+async def test_whoever_passes_on_for_many_repeats_what_it_says_again(member: LoneMember) -> None:
+    sends = Sends(member)
+    for _ in range(2):
+        sends.send(sent(), once=0)
+    await sends.confirmed()
+    assert (sends.codes, sends.stored()) == ([0, 0], [b"body"])
+
+
 async def test_what_the_broker_writes_itself_is_never_merged(member: LoneMember) -> None:
     sends = Sends(member)
     for _ in range(2):
-        sends.send(sent(host=RECONNECTED), once=False)
+        sends.send(sent(host=RECONNECTED), once=None)
     await sends.confirmed()
     assert len(sends.stored()) == 2
 

@@ -38,7 +38,7 @@ class Host:
         self.store = LocalStore(self.messages, self.append, lambda: None)
         self._waiting: list[Callable[[SendOutcome], None]] = []
 
-    def append(self, records, done, once=False) -> None:
+    def append(self, records, done, once=None) -> None:
         stores.put(self.messages, *records)
         self._waiting.append(done)
 

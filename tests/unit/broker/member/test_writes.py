@@ -85,7 +85,7 @@ async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
 async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed() -> None:
     wall_s, steady, stored = 1_700_000_000.0, 0, []
 
-    def put(records: Any, *, now_ms: int, marks: Any) -> list[StoredAt]:
+    def put(records: Any, *, now_ms: int, **_: Any) -> list[StoredAt]:
         stored.append(now_ms)
         return [StoredAt(0, 0, Offset(0), 100)]
 
