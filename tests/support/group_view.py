@@ -16,6 +16,7 @@ from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.view import Created
 from gantry_broker.member.local_store import LocalStore
+from gantry_broker.member.repeats import Repeats, place_of, ways_of
 from gantry_broker.queues import MessageStore
 from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.retention.trimming import LogTrim
@@ -138,6 +139,7 @@ class FakeGroup:
         self.refusal: Refusal | None = None
         self.topic_refusal: Refusal | None = None
         self.append_error: Exception | None = None
+        self.repeats: Repeats | None = None  # every send is stored
         self.holding = False
         self.holding_topics = False
         self.now_ms = 1_700_000_000_000
@@ -163,6 +165,15 @@ class FakeGroup:
         if self.append_error is not None:
             raise self.append_error
         self.now_ms += 1
+        if self.repeats is not None and once is not None:
+            marks = self.messages.recent.marks_of(records)
+            ways = ways_of(records, once)
+            there = self.repeats.find(records, marks, ways, self.now_ms) or [None]
+            if all(there):
+                found = [record for record in there if record is not None]
+                places = [place_of(record) for record in found]
+                done(SendOutcome(ResponseCode.SUCCESS, None, places, found))
+                return
         stored = self.messages.put(records, now_ms=self.now_ms)
         self._held.append((stored, done))
         if isinstance(records, RecordRun):

@@ -40,7 +40,6 @@ CHECKPOINT_INTERVAL_S = 30.0
 OnArrival = Callable[[Collection[QueueKey]], None]
 
 _ZERO = Offset(0)
-_UNKNOWN = (0,)
 
 
 class MessageStore:
@@ -224,13 +223,12 @@ class MessageStore:
         *,
         now_ms: int,
         marks: Sequence[int] | None = None,
-        ways: Sequence[int] = _UNKNOWN,
+        ways: Sequence[int] = (0,),
     ) -> Sequence[StoredAt]:
         """Give records their positions and append them, in one write per file; not flushed.
 
         Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record of a
-        sequence; store times never fall from record to record. ``marks``, ``ways``: of the
-        records in ``recent``, where the caller knows them.
+        sequence; store times never fall from record to record. ``marks``, ``ways``: ``recent``'s.
 
         Raises:
             RecordError: a record cannot be stored; none was.
@@ -269,13 +267,10 @@ class MessageStore:
         self.log.append(encoded)
         self._next.update(numbers)
         self._put_timestamp = timestamp
-        offsets = [record.physical_offset for record in records]
-        self.recent.note_all(marks, offsets, timestamp, ways)
+        self.recent.note_all(marks, [one.physical_offset for one in records], timestamp, ways)
         return [
-            StoredAt(
-                record.queue_id, record.queue_offset, Offset(record.physical_offset), len(data)
-            )
-            for record, data in zip(records, encoded, strict=True)
+            StoredAt(one.queue_id, one.queue_offset, Offset(one.physical_offset), len(data))
+            for one, data in zip(records, encoded, strict=True)
         ]
 
     def _put_run(self, run: RecordRun, timestamp: int) -> StoredRun | None:
@@ -340,14 +335,7 @@ class MessageStore:
             self._dispatcher.store()
         except OSError as error:
             raise self._failed(error) from error
-        queues = [
-            (*key, first, self._next.get(key, maximum))
-            for key, first, _, maximum in self._queues.stored()
-            if key[0] != STATE_TOPIC
-        ]
-        for key, number in self._next.items():
-            if key[0] != STATE_TOPIC and self._queues.get(key) is None:
-                queues.append((*key, 0, number))
+        queues = self._queues.positions(self._next, but=STATE_TOPIC)
         return state_records(self.topics.version, self.topics.all(), self.offsets.all(), queues)
 
     def raise_minimums(self, start: Offset) -> Iterator[None]:
@@ -543,8 +531,7 @@ class MessageStore:
     def _foresee(self, data: bytes, record: RecordPeek) -> None:
         assert self._next is not None
         self._next[(record.topic, record.queue_id)] = record.queue_offset + 1
-        mark = self.recent.mark(record.topic.encode(), record.properties)
-        self.recent.note(mark, record.physical_offset, record.store_timestamp)
+        self.recent.note_record(record)
         self._put_timestamp = max(self._put_timestamp, record.store_timestamp)
         if record.topic not in SYSTEM_TOPICS:
             return

@@ -5,7 +5,7 @@ and kept in two generations of bounded size. What changed since the last batch i
 ``store`` has put it into one. Whoever goes through all queues does it by pages of rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from gantry_broker.queues import rows
@@ -86,6 +86,23 @@ class QueueTable:
             for key, value in page:
                 yield rows.decode_queue_key(key), *rows.decode_queue(value)
             start = page[-1][0] + b"\0"
+
+    def positions(
+        self, upcoming: Mapping[QueueKey, int], but: str
+    ) -> list[tuple[str, int, int, int]]:
+        """Topic, queue id, first offset and next one of every queue but those of a topic.
+
+        ``upcoming``: the next offset, where it is another than the rows have it.
+        """
+        found = [
+            (*key, first, upcoming.get(key, maximum))
+            for key, first, _, maximum in self.stored()
+            if key[0] != but
+        ]
+        for key, number in upcoming.items():
+            if key[0] != but and self.get(key) is None:
+                found.append((*key, 0, number))
+        return found
 
     def stored_queues(self) -> Iterator[ConsumeQueue]:
         """A handle of every queue in the rows, for a look; ``changing`` has the one to change."""

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from gantry_protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from gantry_protocol.records import MessageRecord, RecordRun
+from gantry_protocol.records import MessageRecord, RecordPeek, RecordRun
 
 from gantry_broker.queues.key_index import keys_in_run, unique_key
 
@@ -116,6 +116,11 @@ class RecentKeys:
         if len(self._marks) > self.entries_max:
             self.evicted += 1
             self._forget_first()
+
+    def note_record(self, record: RecordPeek) -> None:
+        """The same of a record that was read."""
+        mark = self.mark(record.topic.encode(), record.properties)
+        self.note(mark, record.physical_offset, record.store_timestamp)
 
     def note_all(
         self, marks: Sequence[int], offsets: Sequence[int], stored_ms: int, ways: Sequence[int]
