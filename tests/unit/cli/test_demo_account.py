@@ -31,7 +31,7 @@ SOUND = TierAccount(
     findings=[],
 )
 GOOD = account(
-    DeliveryAccount(100, 100, 0, 100, 0, 2, 2, 0),
+    DeliveryAccount(100, 100, 0, 100, 0, 0, 0, 0),
     ready_s=5.123,
     write_gap_ms=412.26,
     handover_gap_ms=80.0,
@@ -73,7 +73,7 @@ def test_good_run_has_no_failures_and_one_line() -> None:
         ({"write_gap_ms": None}, "after the kill"),
         ({"handover_gap_ms": None}, "after the hand-over"),
         ({"lost": 1}, "1 acknowledged messages were lost"),
-        ({"duplicated": 3}, "1 duplicates"),
+        ({"duplicated": 3}, "3 messages are stored twice"),
         ({"misplaced": 1}, "not where"),
         ({"illegal_offsets": 1}, "not legal"),
         ({"epochs_with_two_masters": [7]}, "two masters in epochs"),
