@@ -2,8 +2,10 @@
 
 A client that hears nothing sends the same message again, with the same unique key, maybe to another
 queue and to the next master. The keys of the newest records are known (``RecentKeys``); what stands
-there decides: topic, body, flags and properties must be the same, and the record not older than the
-window. Another message with the same key is another message (upstream #6919).
+there decides: topic, body, flags and properties must be the same, and the time between the two not
+longer than the window: by the store's clock, or by the client's, which names the time of each try.
+Of the two the one may be wrong where masters change. Another message with the same key is another
+message (upstream #6919).
 
 A program may also send one message object twice on purpose, and Java's client leaves its key. So a
 repeat is taken for one only while its client may not have had the answer. It had it where this very
@@ -145,8 +147,7 @@ class Repeats:
     def _is_repeat(
         self, sent: MessageRecord, record: MessageRecord, now_ms: int, is_same_way: bool
     ) -> bool:
-        is_recent = record.store_timestamp >= now_ms - self._store.recent.window_ms
-        if not is_recent or not is_same(sent, record):
+        if not self._is_recent(sent, record, now_ms) or not is_same(sent, record):
             return False
         properties = decode_properties(sent.properties)
         if AGAIN in properties:
@@ -157,6 +158,11 @@ class Repeats:
         if answered_ms is None and record.physical_offset < self._store.dispatched:
             return True  # it was told something else than 0
         return (answered_ms or now_ms) >= record.store_timestamp + PROMPT_MS
+
+    def _is_recent(self, sent: MessageRecord, record: MessageRecord, now_ms: int) -> bool:
+        recent, age_ms = self._store.recent, now_ms - record.store_timestamp
+        by_client_ms = abs(sent.born_timestamp - record.born_timestamp)
+        return min(age_ms, by_client_ms) <= recent.window_ms and age_ms <= recent.kept_ms
 
 
 def ways_of(records: Sequence[MessageRecord] | RecordRun, connection: int) -> list[int]:

@@ -1,7 +1,7 @@
 """The newest unique keys of a log: where a message that is sent again may stand already.
 
 It follows from the log alone: of the records below some offset the last ``entries_max`` that have a
-unique key, as far as they were stored within ``window_ms`` of the newest. Each is noted once, in
+unique key, as far as they were stored within ``kept_ms`` of the newest. Each is noted once, in
 the order of the log: by dispatch at a replica, which sees confirmed records only; at a master when
 it appends, so that it knows what is under way, too. When a mastership begins, what the log holds
 beyond dispatch is noted, and when it ends, that is forgotten, since it may be cut. So members that
@@ -29,6 +29,7 @@ ENTRIES_MAX = 262_144  # some 35 MB; 20,000 messages a second fill it in 13 s
 WINDOW_MS = 60_000  # clients repeat a send for some seconds: three tries of 3 s each
 REBUILD_BYTES = 64 * 1024 * 1024  # read at a start: a few tenths of a second
 SAME_KEY_MAX = 8
+_CLOCKS = 10
 WAY_BITS = 24
 _WAY = (1 << WAY_BITS) - 1
 _AGE_STEP_MS = 1_000  # between two looks for entries that are too old
@@ -42,9 +43,11 @@ class RecentKeys:
 
     Args:
         entries_max: how many keys are remembered.
-        window_ms: for how long, by store times; 0 remembers nothing.
+        window_ms: how long a client may repeat a send; 0 remembers nothing.
 
     Attributes:
+        kept_ms: for how long keys are remembered, by store times. Clocks of masters may differ, and
+            one that is ahead by more than the window must not take all keys for old.
         evicted: entries that went since there were too many, ever.
     """
 
@@ -52,6 +55,7 @@ class RecentKeys:
         assert entries_max > 0
         self.entries_max = entries_max
         self.window_ms = window_ms
+        self.kept_ms = _CLOCKS * window_ms
         self.evicted = 0
         # A place is a log offset, and behind it in ``WAY_BITS`` the way.
         self._places: dict[int, int | tuple[int, ...]] = {}  # of a mark, ascending
@@ -192,11 +196,11 @@ class RecentKeys:
         return self._prefix
 
     def _age(self, stored_ms: int) -> None:
-        """Forget what is older than the window, a second late at most."""
+        """Forget what is too old, a second late or more."""
         self._looked_ms = stored_ms
         ages = self._ages
         ages.append((stored_ms, self._noted - 1))
-        while len(ages) > 1 and ages[1][0] < stored_ms - self.window_ms:
+        while len(ages) > 1 and ages[1][0] < stored_ms - self.kept_ms:
             ages.popleft()
             first = self._noted - len(self._marks)  # the number of the oldest entry
             for _ in range(ages[0][1] - first):

@@ -249,12 +249,20 @@ async def test_nothing_older_than_the_window_is_merged(
     monkeypatch.setattr(member.group.writes, "_now_ms", lambda: real() + late_ms)
     sends.send(sent())
     await sends.confirmed()
-    late_ms = 59_000
+    for age_ms, born_ms, count in (
+        (59_000, 59_000, 1),
+        (300_000, 3_000, 1),  # the store's clock was set
+        (3_000, 300_000, 1),  # the client's was
+        (61_000, 61_000, 2),
+    ):
+        late_ms = age_ms
+        sends.send(replace(sent(host=RECONNECTED), born_timestamp=born_ms))
+        assert len(sends.stored()) == count
+        await sends.confirmed()
+        late_ms = 0
+    late_ms = 1_000_000
     sends.send(sent(host=RECONNECTED))
-    assert len(sends.stored()) == 1
-    late_ms = 61_000
-    sends.send(sent(host=RECONNECTED))
-    assert len(sends.stored()) == 2
+    assert len(sends.stored()) == 3, "its client names no time"
 
 
 def batch(count: int, host: Any) -> Records:
