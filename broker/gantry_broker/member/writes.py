@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
+from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.view import Created
@@ -236,12 +237,15 @@ class GroupWrites:
         Raises: as ``append``.
         """
         missing = [sent for sent, record in zip(records, there, strict=True) if record is None]
+        found = [record for record in there if record is not None]
         if len(ways) > 1:
             ways = [way for way, record in zip(ways, there, strict=True) if record is None]
+        elif missing and not self._is_mapped(missing[0].topic):  # the rest of a batch
+            for record in missing:
+                record.queue_id = found[0].queue_id
         put = self._put(shell, missing, now_ms, done, None, ways) if missing else []
         if put is None:
             return
-        found = [record for record in there if record is not None]
         rest = iter(put)
         stored = [next(rest) if record is None else place_of(record) for record in there]
 
@@ -256,6 +260,11 @@ class GroupWrites:
             ended(SendOutcome(_CONFIRMED))
         else:
             ended(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, _UNCONFIRMED[Fate.TOO_FEW][0]))
+
+    def _is_mapped(self, name: str) -> bool:
+        """Whether queues of a topic may take messages elsewhere by now."""
+        topic = self._store.topics.lookup(name)
+        return topic is not None and MAPPED in topic.attributes
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controllers first, then by a record in the log."""

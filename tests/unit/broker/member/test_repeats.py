@@ -265,9 +265,9 @@ async def test_nothing_older_than_the_window_is_merged(
     assert len(sends.stored()) == 3, "its client names no time"
 
 
-def batch(count: int, host: Any) -> Records:
+def batch(count: int, host: Any, queue: int = 0) -> Records:
     messages = [BatchMessage(b"m%d" % n, f"UNIQ_KEY\x01B{n}\x02") for n in range(count)]
-    run = scan_run(encode_batch(messages), replace(sent(host=host), properties=""))
+    run = scan_run(encode_batch(messages), replace(sent(host=host, queue=queue), properties=""))
     assert run is not None
     return run
 
@@ -280,11 +280,13 @@ async def test_a_batch_is_stored_once_and_what_was_cut_off_is_completed(
     await sends.confirmed()
     sends.send(run=batch(3, RECONNECTED))
     assert sends.places()[0] == sends.places()[1]
-    sends.send(run=batch(5, RECONNECTED))
+    sends.send(run=batch(5, RECONNECTED, queue=2))
     assert sends.codes == [0, 0, None], "the rest is not confirmed yet"
     await sends.confirmed()
     assert sends.codes == [0, 0, 0]
     assert sends.places()[2][:3] == sends.places()[0]
+    queues = [(place.queue_id, place.queue_offset) for place in sends.outcomes[2].stored]
+    assert queues == [(0, number) for number in range(5)], "all of it is in one queue"
     assert sends.stored() == [b"m0", b"m1", b"m2", b"m3", b"m4"]
 
 
