@@ -72,6 +72,7 @@ class _Batch(msgspec.Struct):
     Attributes:
         place: of its first message, once it is acknowledged.
         refused: for certain.
+        again: it was sent again, since nobody knew, so that what was cut off stands behind.
     """
 
     topic: str
@@ -79,6 +80,7 @@ class _Batch(msgspec.Struct):
     keys: list[str]
     place: int | None = None
     refused: bool = False
+    again: bool = False
 
 
 class Batches(Clients):
@@ -138,7 +140,11 @@ class Batches(Clients):
         while True:
             answer = await line.ask(code, ext, body, within_s=4.0)
             if answer is None or answer.code != ResponseCode.FLOW_CONTROL:
-                break
+                if flaw or batch.again or not is_unknown(answer):
+                    break
+                batch.again, ext = True, {**ext, "e": rng.randrange(QUEUES)}
+                self._cluster.world.count("batch-again")
+                continue
             self._cluster.world.count("throttled")
             if topic != SLOW:
                 raise Violation(f"{topic} has no quota and is answered {answer}")
@@ -167,7 +173,7 @@ class Batches(Clients):
             for at in {0, len(ids) - 1}:
                 self._watch.acknowledged(batch.keys[at], ids[at])
         else:
-            batch.refused = not is_unknown(answer)
+            batch.refused = not is_unknown(answer) and not batch.again
 
     # ---- reading
 
@@ -226,14 +232,15 @@ class Batches(Clients):
             if flat[0] != batch.place:
                 raise Violation(f"a batch was acknowledged at {batch.place}, and begins at {flat}")
             is_whole = flat[-1] - flat[0] == len(flat) - 1
-            if not is_whole and not self._cluster.doors:
+            if not is_whole and not self._cluster.doors and not batch.again:
                 raise Violation(f"a batch that nobody gave a next master has gaps: {flat}")
             self._cluster.world.count("batch-whole" if is_whole else "batch-completed")
         elif batch.refused and flat:
             raise Violation(f"a batch of {len(batch.keys)} was refused, and is at {flat}")
         elif flat:
             self._cluster.world.count("batch-unknown-there")
-            if flat[0] == flat[-1] - len(flat) + 1 and all(len(one) <= 1 for one in places):
+            is_whole = batch.again or flat[0] == flat[-1] - len(flat) + 1
+            if is_whole and all(len(one) <= 1 for one in places):
                 return
             raise Violation(f"a batch of {len(batch.keys)} without an answer is at {flat}")
 
