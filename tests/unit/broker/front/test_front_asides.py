@@ -13,6 +13,7 @@ from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.front.asides import Asides
 from gantry_broker.front.view import FrontView
+from gantry_broker.member.repeats import Repeats
 from gantry_broker.store.contract import Refusal
 from gantry_broker.store.tables.offsets import rows_record
 from gantry_broker.store.tables.resets import put_reset
@@ -158,6 +159,17 @@ async def test_a_plain_send_is_stored_and_answered_here(front: Front) -> None:
 async def test_a_send_that_needs_more_is_the_masters(front: Front, more: dict[str, str]) -> None:
     assert not front.send(**more)
     assert front.pipe.connection.entrusted == []
+
+
+async def test_a_repeated_send_is_answered_with_the_place_where_it_is(front: Front) -> None:
+    """The master knows; the front's answer names the queue that the record is in."""
+    front.group.repeats = Repeats(front.group.messages)
+    assert front.send(b"one")
+    front.pipe.connection = EntrustedConnection()
+    assert front.send(b"one", e="2")
+    assert front.send(b"two", e="3")
+    found = [(answer.ext["queueId"], answer.ext["queueOffset"]) for answer in front.answers()]
+    assert found == [("1", "0"), ("3", "0")]
 
 
 async def test_a_send_that_cannot_be_stored_is_refused_here(front: Front) -> None:

@@ -1,0 +1,171 @@
+"""Bugs in what is known of sends that came before (``member.repeats``, ``queues.recent_keys``)."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.planting import Edit
+
+STORE = "gantry_broker.queues.message_store:MessageStore"
+REPEATS = "gantry_broker.member.repeats:Repeats"
+WRITES = "gantry_broker.member.writes:GroupWrites"
+KEYS = "unit/broker/queues/test_recent_keys.py"
+TESTS = "unit/broker/member/test_repeats.py"
+SENDS = "unit/broker/clients/test_repeated_sends.py"
+
+
+def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
+    return Mutant(name, "repeats", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+
+
+MUTANTS = (
+    _mutant(
+        "keys-of-a-cut-log-kept",
+        "what a former master had not confirmed is known when it is cut, and elsewhere",
+        f"{STORE}.drop_mastership",
+        "self.recent.cut(self.dispatched)",
+        "pass",
+        f"{KEYS}::test_a_master_knows_what_is_under_way_and_forgets_it_with_its_mastership",
+    ),
+    _mutant(
+        "keys-of-a-former-log-kept",
+        "a member that threw its log away takes places in it for places of the next one",
+        f"{STORE}.reset",
+        "self.recent.clear()",
+        "pass",
+        f"{KEYS}::test_a_log_that_is_thrown_away_takes_its_keys_along",
+    ),
+    _mutant(
+        "what-is-under-way-unknown",
+        "a repeat that comes before the first one is confirmed is stored, too",
+        f"{STORE}.put",
+        "self.recent.note_all(marks, [one.physical_offset for one in records], timestamp, ways)",
+        "pass",
+        f"{TESTS}::test_a_repeat_of_what_is_under_way_waits_for_it",
+    ),
+    _mutant(
+        "what-was-left-unknown",
+        "the next master stores again what the last one stored and nobody has confirmed",
+        f"{STORE}._foresee",
+        "self.recent.note_record(record)",
+        "pass",
+        f"{TESTS}::test_the_next_mastership_knows_what_the_last_one_left",
+    ),
+    _mutant(
+        "replicas-note-nothing",
+        "the next master stores again what the last one has confirmed",
+        "gantry_broker.queues.dispatcher:Dispatcher._take_all",
+        "recent.note(recent.mark(topic, properties), physical, stored_ms)",
+        "pass",
+        f"{KEYS}::test_a_replica_knows_what_was_dispatched",
+    ),
+    _mutant(
+        "start-knows-nothing",
+        "a member that was started anew stores again what was confirmed before",
+        f"{STORE}.open",
+        "store._dispatcher.remember(store.recent)",
+        "store._dispatcher.recent = store.recent",
+        f"{KEYS}::test_a_start_knows_the_keys_of_before",
+    ),
+    _mutant(
+        "repeat-answered-before-it-is-confirmed",
+        "a repeat is answered 0 while the first one is on the master's disk alone",
+        f"{WRITES}._complete",
+        "if put or any(place.end > confirm for place in stored):",
+        "if put:",
+        f"{TESTS}::test_a_repeat_of_what_is_under_way_waits_for_it",
+    ),
+    _mutant(
+        "repeat-answered-by-too-few",
+        "a repeat is answered 0 while the set is smaller than its minimum",
+        f"{WRITES}._complete",
+        "elif master is not None and master.has_enough:",
+        "elif True:",
+        f"{TESTS}::test_a_repeat_is_not_acknowledged_where_too_few_are_in_sync",
+    ),
+    _mutant(
+        "rest-of-a-batch-elsewhere",
+        "a batch that was cut off is completed in another queue than its answer says",
+        f"{WRITES}._complete",
+        "record.queue_id = found[0].queue_id",
+        "pass",
+        f"{TESTS}::test_a_batch_is_stored_once_and_what_was_cut_off_is_completed",
+    ),
+    _mutant(
+        "key-alone-believed",
+        "of two messages with one key the second is lost, and acknowledged",
+        "gantry_broker.member.repeats:is_same",
+        "and sent.body == record.body",
+        "",
+        f"{TESTS}::test_another_message_with_one_key_is_another_message",
+    ),
+    _mutant(
+        "properties-not-compared",
+        "a message with another tag is taken for the one before it",
+        "gantry_broker.member.repeats:is_same",
+        "and _said(sent) == _said(record)",
+        "",
+        f"{TESTS}::test_another_message_with_one_key_is_another_message",
+    ),
+    _mutant(
+        "sent-twice-stored-once",
+        "an object that a program sends twice on purpose is stored once",
+        f"{REPEATS}._is_repeat",
+        "if BORN_HOST in properties or not is_same_way:",
+        "if True:",
+        f"{TESTS}::test_one_object_sent_twice_is_two_messages",
+    ),
+    _mutant(
+        "refusal-taken-for-an-answer",
+        "who was answered 12 and tries again by its connection is stored twice",
+        f"{REPEATS}._is_repeat",
+        "answered_ms is None and record.physical_offset < self._store.dispatched",
+        "False",
+        f"{TESTS}::test_who_was_refused_repeats_what_is_stored_all_the_same",
+    ),
+    _mutant(
+        "late-answer-taken-for-a-prompt-one",
+        "who gave a send up after a second and repeats it by its connection is stored twice",
+        f"{REPEATS}._is_repeat",
+        "(answered_ms or now_ms) >= record.store_timestamp + PROMPT_MS",
+        "False",
+        f"{TESTS}::test_who_waited_for_long_repeats_what_it_sent",
+    ),
+    _mutant(
+        "next-masters-clock-believed",
+        "a master whose clock is ahead takes what was stored a moment ago for old",
+        f"{REPEATS}._is_recent",
+        "min(age_ms, by_client_ms)",
+        "age_ms",
+        f"{TESTS}::test_nothing_older_than_the_window_is_merged",
+    ),
+    _mutant(
+        "retries-merged",
+        "a message that fails a second time is not retried again",
+        "gantry_broker.clients.plain_sends:PlainSender.store",
+        "None if topic_rules.is_retry(header.topic) else self._way_of(conn, request)",
+        "self._way_of(conn, request)",
+        f"{SENDS}::test_what_a_consumer_gives_back_is_stored_each_time",
+    ),
+    _mutant(
+        "fronts-repeats-stored",
+        "a send that is repeated through a front is stored again",
+        "gantry_broker.remote.session:Session._append_all",
+        "once=self._number",
+        "once=None",
+        "unit/broker/front/test_front_asides.py"
+        "::test_a_repeated_send_is_answered_with_the_place_where_it_is",
+    ),
+    Mutant(
+        "repeats-stored",
+        "repeats",
+        "a send that is repeated after a lost answer is stored twice",
+        (
+            Edit(
+                f"{REPEATS}.find",
+                "if not self._store.recent.is_known(marks):",
+                "if True:",
+            ),
+        ),
+        Seeds("product", 6),
+    ),
+)
