@@ -6,7 +6,7 @@ puts a file on this way takes another off it.
 
 from sim.product.send_path import send_path
 
-FILES_MAX = 40
+FILES_MAX = 41
 CALLS_MAX = 660  # in client, master and both replicas; of the send with the fewest
 
 

@@ -16,7 +16,7 @@ from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.view import Created
 from gantry_broker.member.local_store import LocalStore
-from gantry_broker.member.repeats import Repeats, place_of, ways_of
+from gantry_broker.member.repeats import Repeats, place_of
 from gantry_broker.queues import MessageStore
 from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.retention.trimming import LogTrim
@@ -166,9 +166,9 @@ class FakeGroup:
             raise self.append_error
         self.now_ms += 1
         if self.repeats is not None and once is not None:
-            marks = self.messages.recent.marks_of(records)
-            ways = ways_of(records, once)
-            there = self.repeats.find(records, marks, ways, self.now_ms) or [None]
+            marks, ways, is_known = self.messages.recent.look(records, once)
+            there = self.repeats.find(records, marks, ways, self.now_ms) if is_known else None
+            there = there or [None]
             if all(there):
                 found = [record for record in there if record is not None]
                 places = [place_of(record) for record in found]

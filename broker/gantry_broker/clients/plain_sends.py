@@ -22,7 +22,7 @@ from gantry_protocol.errors import RecordError
 from gantry_protocol.headers.client import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.hosts import split_address
-from gantry_protocol.queue_map import MAPPED, number_of
+from gantry_protocol.queue_map import MAPPED, MAPPED_QUEUES_MAX, number_of
 from gantry_protocol.records import (
     MAX_BODY_BYTES,
     MAX_PROPERTIES_BYTES,
@@ -66,6 +66,7 @@ from gantry_broker.clients.core.delay.retries import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
 )
+from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import SendView
 from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
@@ -215,8 +216,12 @@ class PlainSender:
                     asked_queue = None if record.topic == topic.topic_name else queue_id
                 records = [record]
             # Who consumes may fail again and again; each time it sends the message anew.
-            once = None if topic_rules.is_retry(header.topic) else self._way_of(conn, request)
-            done = partial(self._stored, conn, request, topic, asked_queue, unique_key, handle)
+            # Another group's master passes on what many clients say.
+            once: int | None = 0 if PHYSICAL in (request.ext or ()) else conn.id
+            if header.topic.startswith(RETRY_PREFIX):
+                once = None
+            name = topic.topic_name
+            done = partial(self._ended, conn, request, name, asked_queue, unique_key, handle)
             if len(records) > _FEW:
                 self._append_batch(conn, records, done, once)
             else:
@@ -224,10 +229,6 @@ class PlainSender:
         except RecordError as error:
             return refuse_send(request, _illegal(str(error)))
         return None
-
-    def _way_of(self, conn: Connection, request: RemotingCommand) -> int:
-        """The number of the client's connection, 0 for one that others' clients share."""
-        return conn.id
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         """Whether this is where messages for a queue of a mapped topic go now."""
@@ -342,41 +343,26 @@ class PlainSender:
             properties = append_properties(properties, {DELAY_TIME_LEVEL: DEAD_LETTER_LEVEL})
         return properties
 
-    def _stored(
-        self,
-        conn: Connection,
-        request: RemotingCommand,
-        topic: TopicConfig,
-        asked_queue: int | None,
-        unique_key: str | None,
-        recall_handle: str | None,
-        outcome: SendOutcome,
-    ) -> None:
-        """What was sent has its outcome: answer it.
-
-        A message that came before may be in another queue than the one that was asked for now. Of a
-        parked or half message the answer names the queue that was asked for, where it is not.
-        """
-        if recall_handle is not None and outcome.found:
-            recall_handle = self.recall_handle(outcome.found[0])
-        queue_id = asked_queue
-        if queue_id is None:
-            queue_id = outcome.stored[0].queue_id if outcome.stored else 0
-        shown, name = shown_queue(topic, queue_id), topic.topic_name
-        self._ended(conn, request, name, shown, unique_key, recall_handle, outcome)
-
     def _ended(
         self,
         conn: Connection,
         request: RemotingCommand,
         topic: str,
-        queue_id: int,
+        asked_queue: int | None,
         unique_key: str | None,
         recall_handle: str | None,
         outcome: SendOutcome,
     ) -> None:
-        """What was sent is confirmed, or will not be: count and answer it."""
+        """What was sent is confirmed, or will not be: count and answer it.
+
+        The answer names the queue where the message is: one that came before may be in another one
+        than is asked for now. Where a parked or half message does not wait, it is ``asked_queue``.
+        """
         stored = outcome.stored
+        if outcome.found and recall_handle is not None:
+            recall_handle = self.recall_handle(outcome.found[0])
+        queue_id = asked_queue if asked_queue is not None or not stored else stored[0].queue_id
+        queue_id = (queue_id or 0) % MAPPED_QUEUES_MAX  # of a mapped topic, its number
         is_confirmed = outcome.code == CONFIRMED and len(stored) > 0
         if is_confirmed:
             self._traffic.put(topic, len(stored) - len(outcome.found))

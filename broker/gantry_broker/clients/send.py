@@ -46,7 +46,6 @@ from gantry_broker.clients.core.transactions.records import half_record
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.drain import GroupDrain
 from gantry_broker.clients.lock_keeping import LockBook
-from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.plain_sends import (
     CONFIRMED,
     MAX_BATCH_MESSAGES,
@@ -191,10 +190,6 @@ class Sender(PlainSender):
         properties = request_properties(record.properties, self._group.broker_name)
         check_body_and_properties(record.body, properties)
         return replace(record, properties=properties)
-
-    def _way_of(self, conn: Connection, request: RemotingCommand) -> int:
-        """What another group's master passes on comes by one connection, from all its clients."""
-        return 0 if PHYSICAL in (request.ext or {}) else conn.id
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         return self._group.queues.takes(topic, queue_id)

@@ -18,12 +18,10 @@ repeats are always repeats.
 ``AGAIN`` among a message's properties asks to store it in any case.
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gantry_protocol.records import (
     SCHEDULE_TOPIC,
-    Host,
     MessageRecord,
     RecordRun,
     decode_properties,
@@ -45,45 +43,12 @@ from gantry_protocol.records.properties import (
 from gantry_protocol.types import Offset
 
 from gantry_broker.queues import MessageStore, lookups
-from gantry_broker.queues.recent_keys import WAY_BITS
 from gantry_broker.store.contract import StoredAt
 
 AGAIN = "GANTRY_STORE_AGAIN"
 PROMPT_MS = 1_000  # clients wait for 3 s
-ANSWERS_MAX = 1_024  # stretches of answered records, each of ``_STEP_MS`` at least: four minutes
-_STEP_MS = 250
 _OURS = (MSG_REGION, TRACE_ON, CLUSTER)  # a broker's
 _OF_A_WAIT = (REAL_QUEUE_ID, DELAY_MS, LEFT_MS)  # each try names a queue, and has its own step
-
-
-class Answers:
-    """When this process answered the writes of its masterships with 0, roughly."""
-
-    def __init__(self) -> None:
-        """Nothing is answered."""
-        # First log offset, offset behind the last, when at the latest; in the order of the log.
-        self._stretches: deque[tuple[int, int, int]] = deque(maxlen=ANSWERS_MAX)
-        self._is_broken = True
-
-    def add(self, start: int, end: int, now_ms: int) -> None:
-        """What stands between two log offsets was answered now, and all that was added before."""
-        last = self._stretches[-1] if self._stretches else None
-        if self._is_broken or last is None or now_ms >= last[2] + _STEP_MS:
-            self._stretches.append((start, end, now_ms))
-        else:
-            self._stretches[-1] = (last[0], end, now_ms)
-        self._is_broken = False
-
-    def refused(self) -> None:
-        """What comes next in the log was not answered 0."""
-        self._is_broken = True
-
-    def at(self, offset: int) -> int | None:
-        """When the record at a log offset was answered, at the latest; None if it was not."""
-        for start, end, at_ms in reversed(self._stretches):
-            if start <= offset < end:
-                return at_ms
-        return None
 
 
 class Repeats:
@@ -91,17 +56,19 @@ class Repeats:
 
     Args:
         store: the member's.
+        answered_ms: tells when the record at a log offset was answered 0 here; None if it was not.
 
     Attributes:
         merged: messages that were there, ever.
         others: messages whose key another message had, or that were sent twice on purpose, ever.
-        answers: what was answered here.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(
+        self, store: MessageStore, answered_ms: Callable[[int], int | None] = lambda _: None
+    ) -> None:
         self.merged = 0
         self.others = 0
-        self.answers = Answers()
+        self._answered_ms = answered_ms
         self._store = store
 
     def find(
@@ -111,7 +78,7 @@ class Repeats:
         ways: Sequence[int],
         now_ms: int,
     ) -> list[MessageRecord | None] | None:
-        """The records that those of a send are; None where none of it is there.
+        """The records that those of a send are, of which a key is known; None for none.
 
         Args:
             records: what the send would store.
@@ -119,8 +86,6 @@ class Repeats:
             ways: of each, or one for all.
             now_ms: the store's time.
         """
-        if not self._store.recent.is_known(marks):
-            return None
         taken: set[int] = set()  # a batch may hold one message several times
         found = []
         for at, (sent, mark) in enumerate(zip(records, marks, strict=True)):
@@ -154,7 +119,7 @@ class Repeats:
             return False
         if BORN_HOST in properties or not is_same_way:
             return True
-        answered_ms = self.answers.at(record.physical_offset)
+        answered_ms = self._answered_ms(record.physical_offset)
         if answered_ms is None and record.physical_offset < self._store.dispatched:
             return True  # it was told something else than 0
         return (answered_ms or now_ms) >= record.store_timestamp + PROMPT_MS
@@ -163,22 +128,6 @@ class Repeats:
         recent, age_ms = self._store.recent, now_ms - record.store_timestamp
         by_client_ms = abs(sent.born_timestamp - record.born_timestamp)
         return min(age_ms, by_client_ms) <= recent.window_ms and age_ms <= recent.kept_ms
-
-
-def ways_of(records: Sequence[MessageRecord] | RecordRun, connection: int) -> list[int]:
-    """Of records that came by a connection to this process; it may be a front's, with many clients.
-
-    ``connection``: its number; 0 where clients cannot be told from one another.
-    """
-    if not connection:
-        return [0]
-    if isinstance(records, RecordRun):
-        return [_way(connection, records.common.born_host)]
-    return [_way(connection, record.born_host) for record in records]
-
-
-def _way(connection: int, client: Host) -> int:
-    return hash((connection, client)) & ((1 << WAY_BITS) - 1) or 1
 
 
 def is_same(sent: MessageRecord, record: MessageRecord) -> bool:

@@ -10,6 +10,7 @@ written to.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.view import Created
 from gantry_broker.log import DiskFullError, LogFailedError
-from gantry_broker.member.repeats import Repeats, place_of, ways_of
+from gantry_broker.member.repeats import Repeats, place_of
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
@@ -57,7 +58,8 @@ _REFUSALS = {
     ),
     NoWrites.TOO_FEW: Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"),
 }
-_UNKNOWN = [0]
+ANSWERS_MAX = 1_024  # stretches of answered records, each of ``_STEP_MS`` at least: four minutes
+_STEP_MS = 250
 _CONFIRMED = ResponseCode.SUCCESS  # to look a member up costs a tenth of a microsecond
 # What whoever is not acknowledged is told, and whether with the places of its records.
 _UNCONFIRMED = {
@@ -77,6 +79,36 @@ def steady_ms() -> int:
     return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
+class Answers:
+    """The times at which this process answered writes of its masterships with 0, roughly."""
+
+    def __init__(self) -> None:
+        """Nothing is answered."""
+        # First log offset, offset behind the last, when at the latest; in the order of the log.
+        self._stretches: deque[tuple[int, int, int]] = deque(maxlen=ANSWERS_MAX)
+        self._is_broken = True
+
+    def add(self, start: int, end: int, now_ms: int) -> None:
+        """Note that what stands between two log offsets was answered now, the latest so far."""
+        last = self._stretches[-1] if self._stretches else None
+        if self._is_broken or last is None or now_ms >= last[2] + _STEP_MS:
+            self._stretches.append((start, end, now_ms))
+        else:
+            self._stretches[-1] = (last[0], end, now_ms)
+        self._is_broken = False
+
+    def refused(self) -> None:
+        """Note that what comes next in the log was not answered 0."""
+        self._is_broken = True
+
+    def at(self, offset: int) -> int | None:
+        """The time by which the record at a log offset was answered; None if it was not."""
+        for start, end, at_ms in reversed(self._stretches):
+            if start <= offset < end:
+                return at_ms
+        return None
+
+
 class GroupWrites:
     """See the module.
 
@@ -90,6 +122,7 @@ class GroupWrites:
         confirmed: records whose writes were answered 0, ever.
         unconfirmed: records whose writes were answered 12, ever.
         leaving: it has been asked to leave.
+        answers: what was answered here.
         repeats: finds sends that came before.
         topics: changes topics with the controllers; None before the member has started.
         clock: tells store times.
@@ -111,7 +144,8 @@ class GroupWrites:
         self.leaving = False
         self.topics: TopicSync | None = None
         self._store = store
-        self.repeats = Repeats(store)
+        self.answers = Answers()
+        self.repeats = Repeats(store, self.answers.at)
         self._met_full = met_full
         self._shell: ReplicaShell | None = None  # while this member serves
         self._topics_due = False  # the state of the log was not whole when they were to be read
@@ -180,33 +214,18 @@ class GroupWrites:
         if refusal is not None:
             done(SendOutcome(refusal.code, refusal.remark))
             return
-        now_ms, marks = self._now_ms(), self._store.recent.marks_of(records)
-        ways, there = _UNKNOWN, None
-        if once is not None:
-            ways = ways_of(records, once)
+        now_ms = self.clock.now_ms(int(self._wall() * 1000), self._steady())
+        marks, ways, is_known = self._store.recent.look(records, once)
+        if is_known and once is not None:
             there = self.repeats.find(records, marks, ways, now_ms)
-        if there is None:
-            stored = self._put(shell, records, now_ms, done, marks, ways)
-            if stored is not None:
-                shell.appended((stored, done))
-        else:
-            self._complete(shell, list(records), there, now_ms, done, ways)
-
-    def _put(
-        self,
-        shell: "ReplicaShell",
-        records: Records,
-        now_ms: int,
-        done: Appended,
-        marks: Sequence[int] | None = None,
-        ways: Sequence[int] = _UNKNOWN,
-    ) -> Sequence[StoredAt] | None:
-        """The places of records that were appended; None where the disk failed.
-
-        Raises: as ``append``.
-        """
+            if there is not None:
+                is_one_send = once >= 0  # a front's are many
+                records, done = self._rest(shell, list(records), there, done, is_one_send)
+                marks, ways, _ = self._store.recent.look(records, once)
+                if not records:
+                    return
         try:
-            return self._store.put(records, now_ms=now_ms, marks=marks, ways=ways)
+            stored = self._store.put(records, now_ms=now_ms, marks=marks, ways=ways)
         except DiskFullError:
             # The file may have been ended by a blank before the next one found no room. Who did not
             # know of that blank would later count it as bytes of the next epoch.
@@ -218,48 +237,45 @@ class GroupWrites:
             # member would refuse every send, and nobody else would be elected.
             shell.fail(error)
             done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, str(error)))
-            return None
+            return
+        shell.appended((stored, done))
 
-    def _complete(
+    def _rest(
         self,
         shell: "ReplicaShell",
         records: list[MessageRecord],
         there: Sequence[MessageRecord | None],
-        now_ms: int,
         done: Appended,
-        ways: Sequence[int],
-    ) -> None:
-        """Store what of a send is not ``there``, and answer it when all of it is confirmed.
+        is_one_send: bool,
+    ) -> tuple[list[MessageRecord], Appended]:
+        """What of a send is not ``there`` and is to be stored, and what to do when it has ended.
 
-        What is there and not confirmed waits like an append of now, since everything below the end
-        of the log is confirmed by then.
-
-        Raises: as ``append``.
+        Where nothing is left, the send is answered when all of it is confirmed. What is there and
+        not confirmed waits like an append of now: all below the end of the log is confirmed by
+        then.
         """
-        missing = [sent for sent, record in zip(records, there, strict=True) if record is None]
         found = [record for record in there if record is not None]
-        if len(ways) > 1:
-            ways = [way for way, record in zip(ways, there, strict=True) if record is None]
-        elif missing and not self._is_mapped(missing[0].topic):  # the rest of a batch
-            for record in missing:
-                record.queue_id = found[0].queue_id
-        put = self._put(shell, missing, now_ms, done, None, ways) if missing else []
-        if put is None:
-            return
-        rest = iter(put)
-        stored = [next(rest) if record is None else place_of(record) for record in there]
+        missing = [sent for sent, record in zip(records, there, strict=True) if record is None]
+        if is_one_send and missing and not self._is_mapped(missing[0].topic):
+            for sent in missing:
+                sent.queue_id = found[0].queue_id
 
         def ended(outcome: SendOutcome) -> None:
-            places = stored if outcome.code == _CONFIRMED else []
+            places: list[StoredAt] = []
+            if outcome.code == _CONFIRMED:
+                put = iter(outcome.stored)
+                places = [next(put) if record is None else place_of(record) for record in there]
             done(SendOutcome(outcome.code, outcome.remark, places, found))
 
         master, confirm = shell.core.serving, shell.core.log.confirm
-        if put or any(place.end > confirm for place in stored):
-            shell.appended((put, ended))
-        elif master is not None and master.has_enough:
-            ended(SendOutcome(_CONFIRMED))
-        else:
-            ended(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, _UNCONFIRMED[Fate.TOO_FEW][0]))
+        if not missing:
+            if any(record.physical_offset + record.size > confirm for record in found):
+                shell.appended(([], ended))
+            elif master is not None and master.has_enough:
+                ended(SendOutcome(_CONFIRMED))
+            else:
+                ended(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, _UNCONFIRMED[Fate.TOO_FEW][0]))
+        return missing, ended
 
     def _is_mapped(self, name: str) -> bool:
         """Whether queues of a topic may take messages elsewhere by now."""
@@ -295,9 +311,14 @@ class GroupWrites:
     def ended(self, fate: Fate, writes: Sequence[Any]) -> None:
         """Answer writes whose fate the core has decided."""
         if fate is not Fate.CONFIRMED:
-            self.repeats.answers.refused()
-        elif written := [stored for stored, _ in writes if stored]:
-            self.repeats.answers.add(written[0][0].offset, written[-1][-1].end, self._now_ms())
+            self.answers.refused()
+        else:
+            first = last = None
+            for stored, _ in writes:
+                if stored:  # a repeat has stored nothing
+                    first, last = first or stored[0], stored[-1]
+            if first is not None and last is not None:
+                self.answers.add(first.offset, last.offset + last.size, self.clock.at_ms)
         if fate is Fate.CONFIRMED:
             for stored, done in writes:
                 self.confirmed += len(stored)
@@ -311,7 +332,7 @@ class GroupWrites:
 
     def ticked(self) -> None:
         """Follow the wall clock."""
-        self._now_ms()
+        self.clock.now_ms(int(self._wall() * 1000), self._steady())
         is_off = abs(self.clock.ahead_ms) > FOLLOWED_MS
         if is_off != self._clock_is_off:
             self._clock_is_off = is_off
@@ -335,9 +356,6 @@ class GroupWrites:
     def topics_due(self) -> bool:
         """Whether ``catch_up_topics`` is to be called again when more is confirmed."""
         return self._topics_due
-
-    def _now_ms(self) -> int:
-        return self.clock.now_ms(int(self._wall() * 1000), self._steady())
 
     def end(self) -> None:
         """The mastership is over: nothing is taken, and no topic is waited for any longer."""

@@ -38,7 +38,7 @@ from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.queues.kv import KeyValue, KvBatch
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.reads import first_kept
-from gantry_broker.queues.recent_keys import REBUILD_BYTES, RecentKeys
+from gantry_broker.queues.recent_keys import NEVER, REBUILD_BYTES, RecentKeys
 from gantry_broker.queues.rows import Head
 from gantry_broker.store.contract import QueueKey
 from gantry_broker.store.tables.changes import apply_change
@@ -359,9 +359,10 @@ class Dispatcher:
                     queue.max_offset = number + 1
                     fresh += 1
                 if step != TRANSACTION_ROLLBACK:
-                    add_keys(topic, properties, physical, stored_ms)
-                if recent is not None:
-                    recent.note(recent.mark(topic, properties), physical, stored_ms)
+                    unique = add_keys(topic, properties, physical, stored_ms)
+                    if recent is not None and unique and not topic.startswith(NEVER):
+                        mark = hash(topic + b"\0" + unique) or 1  # as ``RecentKeys.mark``
+                        recent.note(mark, physical, stored_ms)
                 if stored_ms > newest_ms:
                     newest_ms = stored_ms
                 if is_system:

@@ -129,13 +129,17 @@ class KeyIndex:
         self._first_offset = -1
         self._first_ms = 0
 
-    def add(self, topic: bytes, properties: bytes, offset: int, stored_ms: int) -> None:
-        """Take in the keys of the record at ``offset``; records come in their order."""
+    def add(self, topic: bytes, properties: bytes, offset: int, stored_ms: int) -> bytes:
+        """Take in the keys of the record at ``offset``; records come in their order.
+
+        Returns:
+            Its unique key, empty without one.
+        """
         checksums = self._checksums
         before = len(checksums)
         if topic != self._topic:
             self._topic, self._start = topic, _checksum(topic + b"#")
-        at = properties.rfind(_UNIQUE)
+        at, unique = properties.rfind(_UNIQUE), b""
         if at >= 0 and (unique := _value_at(properties, _UNIQUE, at)):
             checksums.append(_extended(self._start, unique))
             self._offsets.append(offset)
@@ -145,12 +149,13 @@ class KeyIndex:
                 checksums.append(_extended(self._start, word))
                 self._offsets.append(offset)
         if len(checksums) == before:
-            return
+            return unique
         if not before:
             self._begin(offset, stored_ms)
         self.last_offset, self.last_stored_ms = offset, stored_ms
         if len(checksums) >= _UNSETTLED_MAX:
             self._settle()
+        return unique
 
     def add_run(self, topic: bytes, properties: bytes, offsets: list[int], stored_ms: int) -> None:
         """The same for records that follow each other.

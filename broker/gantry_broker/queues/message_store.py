@@ -239,16 +239,14 @@ class MessageStore:
         assert self.in_the_way is None, "nobody knows which number comes next"
         timestamp = max(now_ms, self._put_timestamp)
         if marks is None:
-            marks = self.recent.marks_of(records)
+            marks, ways, _ = self.recent.look(records)
         if isinstance(records, RecordRun):
             stored = self._put_run(records, timestamp)
             if stored is not None:
                 self.recent.note_all(marks, stored.positions, timestamp, ways)
                 return stored
             records = list(records)
-        numbers: dict[QueueKey, int] = {}
-        encoded: list[bytes] = []
-        at = self.log.end
+        numbers, encoded, at = dict[QueueKey, int](), list[bytes](), self.log.end
         for record in records:
             key = (record.topic, record.queue_id)
             number = numbers.get(key)
@@ -267,7 +265,10 @@ class MessageStore:
         self.log.append(encoded)
         self._next.update(numbers)
         self._put_timestamp = timestamp
-        self.recent.note_all(marks, [one.physical_offset for one in records], timestamp, ways)
+        if len(marks) == 1:
+            self.recent.note(marks[0], records[0].physical_offset, timestamp, ways[0])
+        else:
+            self.recent.note_all(marks, [one.physical_offset for one in records], timestamp, ways)
         return [
             StoredAt(one.queue_id, one.queue_offset, Offset(one.physical_offset), len(data))
             for one, data in zip(records, encoded, strict=True)

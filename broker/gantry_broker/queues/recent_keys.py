@@ -22,6 +22,11 @@ from collections.abc import Sequence
 
 from gantry_protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from gantry_protocol.records import MessageRecord, RecordPeek, RecordRun
+from gantry_protocol.records.properties import (
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    UNIQ_KEY,
+)
 
 from gantry_broker.queues.key_index import keys_in_run, unique_key
 
@@ -32,8 +37,10 @@ SAME_KEY_MAX = 8
 _CLOCKS = 10
 WAY_BITS = 24
 _WAY = (1 << WAY_BITS) - 1
+_NO_WAY = [0]
+_UNIQUE = UNIQ_KEY + NAME_VALUE_SEPARATOR
 _AGE_STEP_MS = 1_000  # between two looks for entries that are too old
-_NEVER = tuple(
+NEVER = tuple(  # topics whose records have no mark, by what they begin with
     name.encode() for name in (RETRY_PREFIX, DEAD_LETTER_PREFIX, "GANTRY_SYS_", "RMQ_SYS_TRANS")
 )
 
@@ -83,19 +90,49 @@ class RecentKeys:
         prefix = self._prefix if topic == self._topic else self._new_prefix(topic)
         return (hash(prefix + key) or 1) if prefix else 0
 
-    def marks_of(self, records: Sequence[MessageRecord] | RecordRun) -> list[int]:
-        """Of each record; they stand in no log yet."""
+    def look(
+        self, records: Sequence[MessageRecord] | RecordRun, once: int | None = None
+    ) -> tuple[list[int], list[int], bool]:
+        """Marks of records that stand in no log yet, their ways, and whether a mark is known.
+
+        Args:
+            records: what a send would store.
+            once: by which connection to this process they came, which may be a front's, with many
+                clients; 0 or None for no way.
+
+        Returns:
+            Of marks one for each record; of ways, too, or one for all.
+        """
         if not self.is_on:
-            return [0] * len(records)
-        if not isinstance(records, RecordRun):
-            return [
-                self.mark(record.topic.encode(), record.properties.encode()) for record in records
-            ]
-        topic = records.common.topic.encode()
+            return [0] * len(records), _NO_WAY, False
+        if isinstance(records, RecordRun):
+            common = records.common
+            marks = self._marks_of_run(records, common.topic.encode())
+            ways = [hash((once, common.born_host)) & _WAY or 1] if once else _NO_WAY
+            return marks, ways, not self._places.keys().isdisjoint(marks)
+        marks, ways, is_known = [], [], False
+        for record in records:
+            topic, text = record.topic.encode(), record.properties
+            prefix = self._prefix if topic == self._topic else self._new_prefix(topic)
+            at, mark = text.rfind(_UNIQUE), 0
+            if prefix and at >= 0:
+                if at == 0 or text[at - 1] == PROPERTY_SEPARATOR:
+                    start = at + len(_UNIQUE)
+                    end = text.find(PROPERTY_SEPARATOR, start)
+                    key = text[start : end if end >= 0 else None].encode()
+                else:  # inside of a value
+                    key = unique_key(text.encode())
+                mark = (hash(prefix + key) or 1) if key else 0
+            marks.append(mark)
+            ways.append(hash((once, record.born_host)) & _WAY or 1 if once else 0)
+            is_known = is_known or mark in self._places
+        return marks, ways, is_known
+
+    def _marks_of_run(self, run: RecordRun, topic: bytes) -> list[int]:
         prefix = self._prefix if topic == self._topic else self._new_prefix(topic)
         if not prefix:
-            return [0] * len(records)
-        keys = keys_in_run(records.properties, len(records))
+            return [0] * len(run)
+        keys = keys_in_run(run.properties, len(run))
         return [(hash(prefix + key) or 1) if key else 0 for key in keys]
 
     def note(self, mark: int, offset: int, stored_ms: int, way: int = 0) -> None:
@@ -134,7 +171,7 @@ class RecentKeys:
         ``ways``: of each, or one for all.
         """
         count = len(marks)
-        if count > 1 and 0 not in marks and self.is_on and offsets[0] > self._last:
+        if count and 0 not in marks and self.is_on and offsets[0] > self._last:
             if len(ways) == 1:
                 way = ways[0]
                 fresh = {
@@ -161,12 +198,6 @@ class RecentKeys:
         for at, (mark, offset) in enumerate(zip(marks, offsets, strict=False)):
             self.note(mark, offset, stored_ms, ways[at if len(ways) > 1 else 0])
 
-    def is_known(self, marks: Sequence[int]) -> bool:
-        """Whether one of them may stand in the log."""
-        if len(marks) == 1:
-            return marks[0] in self._places
-        return not self._places.keys().isdisjoint(marks)
-
     def find(self, mark: int) -> list[tuple[int, int]]:
         """Log offsets of records that may have the key of a mark, and their ways; oldest first."""
         found = self._places.get(mark, ())
@@ -192,7 +223,7 @@ class RecentKeys:
     def _new_prefix(self, topic: bytes) -> bytes:
         """What stands before the keys of a topic; empty for a topic that is not remembered."""
         self._topic = topic
-        self._prefix = b"" if topic.startswith(_NEVER) else topic + b"\0"
+        self._prefix = b"" if topic.startswith(NEVER) else topic + b"\0"
         return self._prefix
 
     def _age(self, stored_ms: int) -> None:

@@ -28,7 +28,7 @@ _log = logs.get("store")
 
 
 def saying_progress(end: Offset) -> Callable[[Offset], None]:
-    """What to call with each offset that a start has come to, on its way to ``end``."""
+    """A callback that logs now and then which offset a start has come to, up to ``end``."""
     said_at = time.monotonic()
 
     def on_step(offset: Offset) -> None:

@@ -236,8 +236,8 @@ class RecordStore(Protocol):
 
         ``once``: they are what a producer sent, maybe for another time. What of it is there is not
         stored again; it has its outcome when it is confirmed. It is the number of the connection by
-        which they came, 0 where that says nothing of the client. A front does not say it: all that
-        it appends is that.
+        which they came, negative for a front's, 0 where that says nothing of the client. A front
+        does not say it: all that it appends is that.
 
         Raises:
             RecordError: a record cannot be stored; ``done`` is not called.

@@ -94,22 +94,25 @@ class StoreClock:
     Args:
         wall_ms: since 1970, by the wall clock.
         steady_ms: the same moment by a clock that is never set.
+
+    Attributes:
+        at_ms: the time when it was last asked.
     """
 
     def __init__(self, wall_ms: int, steady_ms: int) -> None:
-        self._at_ms = wall_ms
+        self.at_ms = wall_ms
         self._steady_ms = steady_ms
         self._wall_ms = wall_ms
 
     @property
     def ahead_ms(self) -> int:
         """The lead over the wall clock when it was last asked; negative behind."""
-        return self._at_ms - self._wall_ms
+        return self.at_ms - self._wall_ms
 
     def now_ms(self, wall_ms: int, steady_ms: int) -> int:
         """The time; ask often, for what passes between two questions is what it may correct."""
         passed_ms = max(0, steady_ms - self._steady_ms)
-        expected_ms = self._at_ms + passed_ms
+        expected_ms = self.at_ms + passed_ms
         off_ms = wall_ms - expected_ms
         if -FOLLOWED_MS <= off_ms <= FOLLOWED_MS:
             at_ms = wall_ms
@@ -117,5 +120,5 @@ class StoreClock:
             at_ms = min(wall_ms, expected_ms + passed_ms)
         else:
             at_ms = max(wall_ms, expected_ms - passed_ms // 2)
-        self._at_ms, self._steady_ms, self._wall_ms = at_ms, steady_ms, wall_ms
+        self.at_ms, self._steady_ms, self._wall_ms = at_ms, steady_ms, wall_ms
         return at_ms

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gantry_broker.member.repeats import AGAIN, Answers
+from gantry_broker.member.repeats import AGAIN
+from gantry_broker.member.writes import Answers, steady_ms
 from gantry_protocol.records import MessageRecord, decode_records, scan_run
 from gantry_protocol.records.batch import BatchMessage, encode_batch
 from gantry_protocol.records.properties import encode_properties
@@ -207,8 +209,9 @@ async def test_who_waited_for_long_repeats_what_it_sent(
 ) -> None:
     """By the same connection, as clients in Go do: one that comes late, and one never answered."""
     sends, late_ms = Sends(member), 0
-    real = member.group.writes._now_ms
-    monkeypatch.setattr(member.group.writes, "_now_ms", lambda: real() + late_ms)
+    writes = member.group.writes
+    monkeypatch.setattr(writes, "_wall", lambda: time.time() + late_ms / 1000)
+    monkeypatch.setattr(writes, "_steady", lambda: steady_ms() + late_ms)
     sends.send(sent())
     late_ms = 1_100
     sends.send(sent(queue=1))
@@ -241,28 +244,30 @@ async def test_what_a_proxy_repeats_is_a_repeat(member: LoneMember) -> None:
     assert sends.stored() == [b"body"]
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "by_client_ms", "count"),
+    [
+        pytest.param(59_000, 59_000, 1, id="within it"),
+        pytest.param(300_000, 3_000, 1, id="the store's clock was set"),
+        pytest.param(3_000, 300_000, 1, id="the client's was"),
+        pytest.param(61_000, 61_000, 2, id="too old"),
+        pytest.param(601_000, 0, 2, id="its client names no time"),
+    ],
+)
 async def test_nothing_older_than_the_window_is_merged(
-    member: LoneMember, monkeypatch: pytest.MonkeyPatch
+    member: LoneMember,
+    monkeypatch: pytest.MonkeyPatch,
+    age_ms: int,
+    by_client_ms: int,
+    count: int,
 ) -> None:
-    sends, late_ms = Sends(member), 0
-    real = member.group.writes._now_ms
-    monkeypatch.setattr(member.group.writes, "_now_ms", lambda: real() + late_ms)
+    sends, writes = Sends(member), member.group.writes
     sends.send(sent())
     await sends.confirmed()
-    for age_ms, born_ms, count in (
-        (59_000, 59_000, 1),
-        (300_000, 3_000, 1),  # the store's clock was set
-        (3_000, 300_000, 1),  # the client's was
-        (61_000, 61_000, 2),
-    ):
-        late_ms = age_ms
-        sends.send(replace(sent(host=RECONNECTED), born_timestamp=born_ms))
-        assert len(sends.stored()) == count
-        await sends.confirmed()
-        late_ms = 0
-    late_ms = 1_000_000
-    sends.send(sent(host=RECONNECTED))
-    assert len(sends.stored()) == 3, "its client names no time"
+    monkeypatch.setattr(writes, "_wall", lambda: time.time() + age_ms / 1000)
+    monkeypatch.setattr(writes, "_steady", lambda: steady_ms() + age_ms)
+    sends.send(replace(sent(host=RECONNECTED), born_timestamp=by_client_ms))
+    assert len(sends.stored()) == count
 
 
 def batch(count: int, host: Any, queue: int = 0) -> Records:

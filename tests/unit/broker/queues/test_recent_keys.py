@@ -94,8 +94,8 @@ def test_a_run_has_the_marks_of_its_records() -> None:
         body = encode_batch([BatchMessage(b"x", text) for text in texts])
         run = scan_run(body, MessageRecord(topic="orders"))
         assert run is not None
-        assert keys.marks_of(run) == [keys.mark(TOPIC, text.encode()) for text in texts]
-        assert keys.marks_of(list(run)) == keys.marks_of(run)
+        assert keys.look(run)[0] == [keys.mark(TOPIC, text.encode()) for text in texts]
+        assert keys.look(list(run))[0] == keys.look(run)[0]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_run_has_the_marks_of_its_records() -> None:
 def test_what_no_producer_sends_as_it_is_has_no_mark(topic: str) -> None:
     keys = RecentKeys()
     assert keys.mark(topic.encode(), properties(1)) == 0
-    assert keys.marks_of([keyed(1, topic=topic)]) == [0]
+    assert keys.look([keyed(1, topic=topic)])[0] == [0]
     assert keys.mark(b"orders", properties(1)) != 0
     assert keys.mark(b"orders2", properties(1)) != keys.mark(b"orders", properties(1))
 
@@ -114,7 +114,7 @@ def test_what_is_off_remembers_nothing() -> None:
     keys = RecentKeys(window_ms=0)
     keys.note(keys.mark(TOPIC, properties(1)), 0, 0)
     keys.note_all([1, 2], [10, 20, 30], 0, [0])
-    assert (len(keys), keys.marks_of([keyed(1)])) == (0, [0])
+    assert (len(keys), keys.look([keyed(1)], 1)) == (0, ([0], [0], False))
 
 
 # ---- in a store
