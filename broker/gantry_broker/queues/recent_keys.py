@@ -156,7 +156,7 @@ class RecentKeys:
             self._age(stored_ms)
         if len(self._marks) > self.entries_max:
             self.evicted += 1
-            self._forget_first()
+            self._forget(1)
 
     def note_record(self, record: RecordPeek) -> None:
         """The same of a record that was read."""
@@ -191,9 +191,9 @@ class RecentKeys:
                 self._noted += count
                 if stored_ms >= self._looked_ms + _AGE_STEP_MS:
                     self._age(stored_ms)
-                while len(self._marks) > self.entries_max:
-                    self.evicted += 1
-                    self._forget_first()
+                if len(self._marks) > self.entries_max:
+                    self.evicted += len(self._marks) - self.entries_max
+                    self._forget(len(self._marks) - self.entries_max)
                 return
         for at, (mark, offset) in enumerate(zip(marks, offsets, strict=False)):
             self.note(mark, offset, stored_ms, ways[at if len(ways) > 1 else 0])
@@ -234,11 +234,17 @@ class RecentKeys:
         while len(ages) > 1 and ages[1][0] < stored_ms - self.kept_ms:
             ages.popleft()
             first = self._noted - len(self._marks)  # the number of the oldest entry
-            for _ in range(ages[0][1] - first):
-                self._forget_first()
+            self._forget(ages[0][1] - first)
 
-    def _forget_first(self) -> None:
-        self._drop(self._marks.popleft(), self._entries.popleft())
+    def _forget(self, count: int) -> None:
+        """Forget so many of the oldest entries; none where it is below 1."""
+        places, marks, entries = self._places, self._marks, self._entries
+        for _ in range(count):
+            mark, place = marks.popleft(), entries.popleft()
+            if places.get(mark) == place:
+                del places[mark]
+            else:
+                self._drop(mark, place)
 
     def _drop(self, mark: int, place: int) -> None:
         """Take a place away from a mark; of too many with one key it may be gone already."""
