@@ -63,6 +63,8 @@ OPEN_ON_BROKERS = {
     "SEND_MESSAGE": "a client",
     "SEND_MESSAGE_V2": "a client",
     "SEND_BATCH_MESSAGE": "a client",
+    "SEND_REPLY_MESSAGE": "a client",
+    "SEND_REPLY_MESSAGE_V2": "a client",
     "CONSUMER_SEND_MSG_BACK": "a client",
     "END_TRANSACTION": "a client",
     "RECALL_MESSAGE": "a client",
@@ -368,7 +370,7 @@ async def test_no_http_request_without_the_token_changes_anything(processes: Pro
     before = await processes.state()
     routes = sorted(ADMIN)
     for method, path in routes:
-        named = {"cluster": CLUSTER, "name": GROUP, "topic": "t", "user": "u"}
+        named = {"cluster": CLUSTER, "name": GROUP, "topic": "t", "user": "u", "group": "g"}
         place = path.format(id="1", broker_id="1", **named)
         url = f"http://127.0.0.1:{processes.controllers[0][2]}{place}"
         async with processes.session.request(method, url, json={}) as answer:
