@@ -43,6 +43,9 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     tenants: dict[str, Quota] = {}
 
 
+_decoder = msgspec.json.Decoder(Quotas)
+
+
 def parse_quotas(text: str) -> Quotas:
     """Quotas from JSON, as the BrokerGroup's ``spec.quotas`` has them.
 
@@ -50,7 +53,7 @@ def parse_quotas(text: str) -> Quotas:
         ConfigError: says which part cannot be meant.
     """
     try:
-        quotas = msgspec.json.decode(text, type=Quotas)
+        quotas = _decoder.decode(text)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"The quotas do not read: {error}") from error
     for name, quota in (("perTenant", quotas.per_tenant), *quotas.tenants.items()):

@@ -42,6 +42,9 @@ class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
     identity: Identity
 
 
+_decoder = msgspec.json.Decoder(_Sealed)
+
+
 def load(directory: Path) -> Identity | None:
     """The stored identity; None on a new volume.
 
@@ -62,7 +65,7 @@ def load(directory: Path) -> Identity | None:
                 f"{path} has format {version}, this version reads format {FORMAT}; "
                 f"start the version that wrote it."
             )
-        sealed = msgspec.json.decode(data, type=_Sealed)
+        sealed = _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptionError(path, 0, f"it does not read ({error})") from error
     if sealed.crc32c != _checksum(sealed.identity):

@@ -31,6 +31,10 @@ class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
     state: _State
 
 
+# Made here, by one thread: msgspec crashes where two are the first to decode a class.
+_decoder = msgspec.json.Decoder(_Sealed)
+
+
 def load(directory: Path) -> StoredState:
     """The stored state; the empty one on a new volume.
 
@@ -45,7 +49,7 @@ def load(directory: Path) -> StoredState:
         return StoredState(Epoch(0), Lineage(), Offset(0))
     try:
         _check_format(path, msgspec.json.decode(data))
-        sealed = msgspec.json.decode(data, type=_Sealed)
+        sealed = _decoder.decode(data)
         state = sealed.state
         if sealed.crc32c != _checksum(state):
             raise CorruptionError(path, 0, "its checksum does not match")

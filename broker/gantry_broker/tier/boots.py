@@ -19,6 +19,9 @@ class _Boots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boots: int
 
 
+_decoder = msgspec.json.Decoder(_Boots)
+
+
 def next_boot(directory: Path) -> int:
     """Count this start; 1 on a new volume. Durable on return.
 
@@ -27,7 +30,7 @@ def next_boot(directory: Path) -> int:
     """
     path = directory / FILE
     try:
-        before = msgspec.json.decode(path.read_bytes(), type=_Boots).boots
+        before = _decoder.decode(path.read_bytes()).boots
     except FileNotFoundError:
         before = 0
     except msgspec.MsgspecError as error:

@@ -16,7 +16,7 @@ from gantry_broker.tier.packing import Order, PackAnswer, make
 def main() -> None:
     """Do it. What is wrong with the log is in the answer; other errors end the process."""
     memory = int(sys.argv[1])
-    order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
+    order = msgspec.msgpack.Decoder(Order).decode(sys.stdin.buffer.read())
     try:
         pack = make(order)
     except (CorruptionError, RecordError) as error:

@@ -63,6 +63,9 @@ class PackAnswer(msgspec.Struct, frozen=True):
     refused: str = ""
 
 
+_answer_decoder = msgspec.msgpack.Decoder(PackAnswer)
+
+
 def make(order: Order) -> BuiltPack:
     """The pack; blocks for about 10 ms per MiB.
 
@@ -157,7 +160,7 @@ async def _ask(order: Order, memory: int) -> PackAnswer:
     if process.returncode != 0:
         last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise OSError(f"the process that makes packs ended with {process.returncode}: {last}")
-    return msgspec.msgpack.decode(said, type=PackAnswer)
+    return _answer_decoder.decode(said)
 
 
 def free(data: bytes | mmap.mmap) -> None:

@@ -23,6 +23,9 @@ class _Mark(msgspec.Struct, frozen=True):
     prefix: str
 
 
+_decoder = msgspec.json.Decoder(_Mark)
+
+
 class Seen:
     """See the module.
 
@@ -41,7 +44,7 @@ class Seen:
         self.path = directory / FILE
         self._mark = _Mark(url, place.prefix)
         try:
-            found = msgspec.json.decode(self.path.read_bytes(), type=_Mark)
+            found = _decoder.decode(self.path.read_bytes())
         except FileNotFoundError:
             found = None
         except msgspec.MsgspecError as error:

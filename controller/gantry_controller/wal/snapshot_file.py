@@ -26,6 +26,7 @@ SLICE_BYTES_MAX = 1 << 30
 
 _FIXED = struct.Struct(">8sII")
 _CRC = struct.Struct(">I")
+_meta_decoder = msgspec.msgpack.Decoder(SnapshotMeta)
 _SLICE = struct.Struct(">II")
 _COUNT = struct.Struct(">Q")
 END_SIZE = _SLICE.size + _COUNT.size
@@ -86,7 +87,7 @@ def parse_meta(path: Path, data: bytes) -> tuple[SnapshotMeta, int, int]:
     if data[end : end + _CRC.size] != _CRC.pack(checksum):
         raise CorruptionError(path, 0, f"the header's checksum is wrong; {WAY_OUT}")
     try:
-        meta = msgspec.msgpack.decode(data[_FIXED.size : end], type=SnapshotMeta)
+        meta = _meta_decoder.decode(data[_FIXED.size : end])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(path, _FIXED.size, f"{error}; {WAY_OUT}") from error
     return meta, end + _CRC.size, checksum

@@ -22,6 +22,7 @@ from gantry_protocol.errors import BodyError
 MAX_INFLATED_BYTES = 64 * 1024 * 1024
 
 _INT32 = struct.Struct(">i")
+_attributes = msgspec.json.Decoder(dict[str, str])
 
 
 def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
@@ -84,7 +85,7 @@ def _decode_topic(data: bytes) -> TopicConfig:
             write_queue_nums=int(words[2]),
             perm=int(words[3]),
             topic_filter_type=words[4],
-            attributes=msgspec.json.decode(words[5], type=dict[str, str]) if words[5:] else {},
+            attributes=_attributes.decode(words[5]) if words[5:] else {},
         )
     except (ValueError, IndexError) as error:  # msgspec's errors are ValueErrors
         raise BodyError(f"The registration has the malformed topic {words[0][:64]!r}.") from error

@@ -42,6 +42,9 @@ class _Named(msgspec.Struct):
     group: str
 
 
+_named_decoder = msgspec.json.Decoder(_Named)
+
+
 def listed(version: Version) -> list[Listed]:
     """The packs that a version adds."""
     if not isinstance(version, Append):
@@ -59,7 +62,7 @@ def group_name(data: bytes, place: Shard) -> str:
         TierObjectError: it is not sound, or of another place.
     """
     try:
-        name = msgspec.json.decode(data, type=_Named).group
+        name = _named_decoder.decode(data).group
     except msgspec.MsgspecError:
         name = ""  # the decoder below says what is wrong with it
     return decode_owner(data, place, name).group

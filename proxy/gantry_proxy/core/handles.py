@@ -87,6 +87,9 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     transaction_id: str
 
 
+_transaction = msgspec.json.Decoder(Transaction)
+
+
 def pack(transaction: Transaction) -> str:
     """The id that a client gets."""
     return base64.urlsafe_b64encode(msgspec.json.encode(transaction)).decode()
@@ -101,7 +104,7 @@ def unpack(text: str) -> Transaction:
     try:
         if len(text) > 4 * CHARS_MAX:
             raise ValueError
-        return msgspec.json.decode(base64.urlsafe_b64decode(text.encode("ascii")), type=Transaction)
+        return _transaction.decode(base64.urlsafe_b64decode(text.encode("ascii")))
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise CallRefused(
             "INVALID_TRANSACTION_ID", f"{text[:64]!r} is no transaction id"
