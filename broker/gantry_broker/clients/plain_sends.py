@@ -22,7 +22,7 @@ from gantry_protocol.errors import RecordError
 from gantry_protocol.headers.client import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.hosts import split_address
-from gantry_protocol.queue_map import MAPPED, MAPPED_QUEUES_MAX, number_of
+from gantry_protocol.queue_map import MAPPED, MAPPED_QUEUES_MAX
 from gantry_protocol.records import (
     MAX_BODY_BYTES,
     MAX_PROPERTIES_BYTES,
@@ -413,11 +413,6 @@ def send_header(request: RemotingCommand) -> SendHeader:
     if request.code in _LONG_NAMES:
         return from_ext(SendMessageRequestHeader, request.ext)
     return from_ext(SendMessageRequestHeaderV2, request.ext)
-
-
-def shown_queue(topic: TopicConfig, queue_id: int) -> int:
-    """The queue that a client is told of: that of a mapped topic has one number wherever it is."""
-    return number_of(queue_id) if MAPPED in topic.attributes else queue_id
 
 
 def refuse_send(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:

@@ -56,7 +56,6 @@ from gantry_broker.clients.plain_sends import (
     is_half_message,
     refuse_send,
     send_header,
-    shown_queue,
 )
 from gantry_broker.clients.replies import Replies, request_properties
 from gantry_broker.clients.traffic import Traffic
@@ -174,9 +173,6 @@ class Sender(PlainSender):
         header = send_header(request)
         name = self._target_topic(header)
         queue_id = stored[0].queue_id if header.queue_id < 0 else header.queue_id
-        topic = self._view.store.topics.lookup(name)
-        if topic is not None:
-            queue_id = shown_queue(topic, queue_id)
         asked = decode_properties(header.properties or "")
         handle, unique_key = None, asked.get(UNIQ_KEY, given_key)
         due_ms = wanted_time(asked, int(self._clock() * 1000)) if is_moment(asked) else None

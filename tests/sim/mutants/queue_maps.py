@@ -119,9 +119,9 @@ MUTANTS = (
     _broker(
         "found-in-another-queue",
         "a client is told a number of its message's queue that its topic does not have",
-        "gantry_broker.clients.plain_sends:shown_queue",
-        "return number_of(queue_id) if MAPPED in topic.attributes else queue_id",
-        "return queue_id",
+        "gantry_broker.clients.plain_sends:PlainSender._ended",
+        "(queue_id or 0) % MAPPED_QUEUES_MAX",
+        "queue_id or 0",
         "requests",
     ),
     _broker(
