@@ -26,7 +26,9 @@ def proxy(
     grpc_port, http_port = ports
     command = [sys.executable, "-m", "gantry_cli", "proxy", "--local"]
     command += ["--grpc-port", str(grpc_port), "--http-port", str(http_port), *options]
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | cluster.place)
+    env = os.environ | cluster.place
+    del env["GANTRY_QUORUM_KEY_FILE"]  # ``options`` say whether it has the key
+    process = subprocess.Popen(command, cwd=ROOT, env=env)
     try:
         deadline_s = time.monotonic() + PATIENCE_S
         while not _is_ready(http_port):
