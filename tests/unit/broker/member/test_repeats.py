@@ -129,7 +129,9 @@ async def test_the_next_mastership_knows_what_the_last_one_left(member: LoneMemb
     member.depose(2)
     await member.elect(3, members=(1, 2), min_in_sync=2)
     assert sends.codes == [12]
+    end = member.end
     sends.send(sent(queue=2))
+    assert member.end == end, "it is there"
     member.hello(2, link=2)
     assert sends.codes == [12, None], "it is not confirmed yet"
     replica = member.core.serving.members[2]
