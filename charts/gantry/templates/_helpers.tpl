@@ -68,7 +68,7 @@ app.kubernetes.io/component: operator
   resources: [persistentvolumeclaims] # of controllers, by name: the mark of the quorum that a volume is of
   verbs: [get, patch]
 - apiGroups: [""]
-  resources: [secrets] # of each quorum the admin API's bearer token and the key, and those of MessageUsers; by name, never listed or written
+  resources: [secrets] # of each quorum the admin API's bearer token and the key, and those of MessageUsers; made and read by name, never listed or changed
   verbs: [get, create]
 - apiGroups: [""]
   resources: [pods]
