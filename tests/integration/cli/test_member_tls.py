@@ -120,14 +120,15 @@ async def test_failover_is_as_quick_as_ever(cluster: MemberTlsCluster) -> None:
         await cluster.start(master, "enforcing")
         async with asyncio.timeout(PATIENCE_S):
             await cluster.settled()
+    async with asyncio.timeout(PATIENCE_S):  # a failover may be over before a stranger's time is up
+        for place in cluster.places[:6]:
+            while place != master:
+                if (await cluster.figures(place))['refused_total{reason="time"}'] > 0:
+                    break
+                await asyncio.sleep(0.1)
     for writer in strangers:
         writer.close()
     assert set(cluster.acknowledged) <= await cluster.stored()
-    refused = 0.0
-    for place in cluster.places[:6]:
-        if place != master:
-            refused += (await cluster.figures(place))['refused_total{reason="time"}']
-    assert refused > 0
 
 
 @pytest.mark.parametrize(("port", "purpose", "at"), GATES, ids=[gate[1].name for gate in GATES])
