@@ -4,10 +4,7 @@ A wish names what brokers act on; all else in a group's settings stays as it is,
 group by itself. Offsets are no settings: they are the brokers', and no route here touches them.
 """
 
-from collections.abc import Iterable
 from functools import partial
-from hashlib import blake2b
-from heapq import nsmallest
 
 from aiohttp import web
 from gantry_protocol.admin_topics import (
@@ -21,13 +18,14 @@ from gantry_protocol.process.probes import HttpServer
 from msgspec.structs import replace
 
 from gantry_controller.admin.api import AdminApi, Handler, read_body
-from gantry_controller.admin.topics import newcomers, page_wish
+from gantry_controller.admin.listing import page_of, page_wish, stamp_of
+from gantry_controller.admin.topics import newcomers
 from gantry_controller.metadata.clients import SubscriptionTable
 from gantry_controller.metadata.events import DeleteSubscriptionGroup, PutSubscriptionGroup
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.requests import ADMIN
-from gantry_controller.turns import BITS, TurnGate
+from gantry_controller.turns import TurnGate
 
 Tables = dict[str, SubscriptionTable]
 """By name of the broker group."""
@@ -53,29 +51,19 @@ class ConsumerGroupsApi:
             server.add_route(method, path, self._api.guarded(handler, ADMIN[method, path]))
 
     async def _list(self, request: web.Request) -> web.Response:
-        cluster = request.match_info["cluster"]
-        limit, after = page_wish(request)
+        cluster, wish = request.match_info["cluster"], page_wish(request)
         with self._api.place_in_line():
             state = self._machine.state
             tables, new = _tables_of(state, cluster), newcomers(state, cluster)
             stamp = _stamp(tables, new)
-            if stamp == request.query.get("known"):
+            if stamp == wish.known:
                 told = ConsumerGroupList(stamp=stamp, unchanged=True)
                 return web.json_response(text=told.to_json())
-            found: set[str] = set()
-            for table in tables.values():
-                found |= await self._gate.bit(partial(_names_after, table, after))
-            page = await self._gate.bit(partial(nsmallest, limit + 1, found))
-            views: list[ConsumerGroupView] = []
-            for start in range(0, len(page[:limit]), BITS):
-                some = page[start : min(start + BITS, limit)]
-                views += await self._gate.bit(partial(_views, some, tables))
+            views, more = await page_of(
+                wish, tables, lambda table: table.groups, partial(_view, tables=tables), self._gate
+            )
             listed = ConsumerGroupList(
-                stamp=stamp,
-                groups=list(tables),
-                new=new,
-                consumer_groups=views,
-                more=len(page) > limit,
+                stamp=stamp, groups=list(tables), new=new, consumer_groups=views, more=more
             )
             text = await self._gate.bit(listed.to_json)
         return web.json_response(text=text)
@@ -147,14 +135,5 @@ def _view(group: str, tables: Tables) -> ConsumerGroupView:
     )
 
 
-def _names_after(table: SubscriptionTable, after: str) -> set[str]:
-    return {name for name in table.groups if name > after}
-
-
-def _views(names: Iterable[str], tables: Tables) -> list[ConsumerGroupView]:
-    return [_view(name, tables) for name in names]
-
-
 def _stamp(tables: Tables, new: list[str]) -> str:
-    facts = [(name, table.version) for name, table in tables.items()]
-    return blake2b(repr((facts, new)).encode(), digest_size=16).hexdigest()
+    return stamp_of([(name, table.version) for name, table in tables.items()], new)

@@ -5,24 +5,22 @@ A wish says what a topic is to be like in every group of its cluster. It becomes
 has the topic as wished is left alone, so a wish that is fulfilled writes nothing.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
-from hashlib import blake2b
-from heapq import nsmallest
+from collections.abc import Iterable, Mapping
 
 from aiohttp import web
-from gantry_protocol.admin_topics import PAGE_MAX, TopicList, TopicVariant, TopicView, TopicWish
+from gantry_protocol.admin_topics import TopicList, TopicVariant, TopicView, TopicWish
 from gantry_protocol.process.probes import HttpServer
 from msgspec.structs import replace
 
 from gantry_controller.admin.api import AdminApi, ApiRefusal, Handler, read_body
+from gantry_controller.admin.listing import page_of, page_wish, stamp_of
 from gantry_controller.metadata.attributes import FIXED
 from gantry_controller.metadata.events import CreateTopic, DeleteTopic
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic, TopicTable
 from gantry_controller.requests import ADMIN
-from gantry_controller.turns import BITS, TurnGate
+from gantry_controller.turns import TurnGate
 
 Tables = dict[str, TopicTable]
 """By name of the group."""
@@ -54,31 +52,29 @@ class TopicsApi:
             server.add_route(method, path, self._api.guarded(handler, ADMIN[method, path]))
 
     async def _list(self, request: web.Request) -> web.Response:
-        cluster = request.match_info["cluster"]
-        limit, after = page_wish(request)
+        cluster, wish = request.match_info["cluster"], page_wish(request)
         with self._api.place_in_line():
             state = self._machine.state
-            tables = tables_of(state, cluster)
-            mapped = dict(state.maps_of(cluster).maps)
-            stamp = _stamp(tables, mapped, newcomers(state, cluster))
-            if stamp == request.query.get("known"):
+            tables, new = tables_of(state, cluster), newcomers(state, cluster)
+            mapped = set(state.maps_of(cluster).maps)
+            stamp = _stamp(tables, mapped, new)
+            if stamp == wish.known:
                 told = TopicList(stamp=stamp, unchanged=True)
                 return web.json_response(text=told.to_json())
-            found: set[str] = set()
-            for table in tables.values():
-                found |= await self._gate.bit(partial(_names_after, table, after))
-            page = await self._gate.bit(partial(nsmallest, limit + 1, found))
-            views: list[TopicView] = []
-            for start in range(0, len(page[:limit]), BITS):
-                some = page[start : min(start + BITS, limit)]
-                views += await self._gate.bit(partial(_views, some, tables, mapped))
+            views, more = await page_of(
+                wish,
+                tables,
+                lambda table: table.topics.keys() - BUILT_IN_TOPICS,
+                lambda name: topic_view(name, tables, mapped=name in mapped),
+                self._gate,
+            )
             listed = TopicList(
                 stamp=stamp,
                 groups=list(tables),
                 unheard=[name for name, table in tables.items() if table.is_partial],
-                new=newcomers(state, cluster),
+                new=new,
                 topics=views,
-                more=len(page) > limit,
+                more=more,
             )
             text = await self._gate.bit(listed.to_json)
         return web.json_response(text=text)
@@ -115,14 +111,6 @@ class TopicsApi:
         cluster, topic = request.match_info["cluster"], request.match_info["topic"]
         await self._api.write(DeleteTopic(cluster=cluster, name="", topic=topic))
         return web.Response(status=204)
-
-
-def page_wish(request: web.Request) -> tuple[int, str]:
-    """The number that is asked for, and the name behind which; raises ApiRefusal."""
-    limit = request.query.get("limit", "")
-    if limit and not (limit.isascii() and limit.isdigit() and int(limit[:9]) > 0):
-        raise ApiRefusal(400, "INVALID_REQUEST", f"limit={limit!r} is no number from 1 on.")
-    return min(int(limit[:9] or PAGE_MAX), PAGE_MAX), request.query.get("after", "")
 
 
 def tables_of(state: MetadataState, cluster: str) -> Tables:
@@ -207,21 +195,12 @@ def _plain(topic: Topic) -> Topic:
     return replace(topic, since=0, attributes={})
 
 
-def _names_after(table: TopicTable, after: str) -> set[str]:
-    return {name for name in table.topics if name > after and name not in BUILT_IN_TOPICS}
-
-
-def _views(names: Iterable[str], tables: Tables, mapped: Collection[str]) -> list[TopicView]:
-    return [topic_view(name, tables, mapped=name in mapped) for name in names]
-
-
 def newcomers(state: MetadataState, cluster: str) -> list[str]:
     """The groups that clients may be sent to and that never had a master."""
     return [group.name for group in state.serving_by_name(cluster) if not group.had_master]
 
 
-def _stamp(tables: Tables, mapped: Iterable[str], newcomers: list[str]) -> str:
+def _stamp(tables: Tables, mapped: Iterable[str], new: list[str]) -> str:
     """Of versions alone: each change of a table has its own."""
     facts = [(name, table.version, table.is_partial) for name, table in tables.items()]
-    text = repr((facts, sorted(mapped), newcomers))
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return stamp_of(facts, sorted(mapped), new)

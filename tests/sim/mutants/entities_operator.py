@@ -244,7 +244,7 @@ MUTANTS = (
     _api(
         "page-begins-with-its-last",
         "a topic is on two pages",
-        "admin.topics:_names_after",
+        "admin.listing:_names_after",
         "name > after",
         "name >= after",
         f"{_TOPICS}test_pages_have_every_topic_once",
