@@ -5,7 +5,9 @@ the floor the caller knows, and every valid range sum. Their highest is the *dur
 
 * Below it, every byte must be there and match its sum. If not, that is damage: one sentence names
   file and offset, nothing is changed, and the process ends. Cutting would turn one bad sector into
-  the silent loss of records that were acknowledged.
+  the silent loss of records that were acknowledged. Who can have bytes of others is told instead of
+  ranges that differ, and of a stretch without sums in which a record cannot be read: it is there,
+  nobody knows what it was, and it counts as one range up to the durable offset.
 * Above it, the units are judged one by one (``units``) and the log ends before the first that is
   not whole. It was never acknowledged, since an acknowledgement follows the sync; unless it rotted
   and the power took its sum, which nothing here can tell: the volume is an older copy then.
@@ -15,22 +17,30 @@ Everything is judged before anything is changed. Segments that end below the new
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.process.files import fsync_directory
-from gantry_protocol.records import MAX_RECORD_BYTES
+from gantry_protocol.records import BLANK_MAGIC, MAGIC_V1, MAGIC_V2, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import sums
 from gantry_broker.log.segments import Segment, list_orphans, segment_path
-from gantry_broker.log.units import Unit, parse_unit
+from gantry_broker.log.units import HEAD_BYTES, check_units, parse_unit, stands_at
 
 VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
 _WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
 PAUSE_BYTES = 8 * 1024 * 1024
 _MAX_COVER_BYTES = 4 * 1024 * 1024
+UNREADABLE_MAX_BYTES = 64 * 1024 * 1024  # sums are synced twice a second: a fast disk's half second
+_MAGIC = re.compile(
+    b"|".join(re.escape(magic.to_bytes(4)) for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
+)
+_MAGIC_AT = 4
 Damaged = Callable[[sums.RangeSum], None]
 _ADVICE = "nothing was changed, restore the file from a copy or give this broker an empty volume"
 
@@ -48,6 +58,15 @@ class Floors:
     def __init__(self, synced: Offset, durable: Offset) -> None:
         self.synced = synced
         self.durable = durable
+
+
+class _Piece(NamedTuple):
+    """A unit that has no sum, or a stretch that cannot be read."""
+
+    start: int
+    size: int
+    is_blank: bool = False
+    is_readable: bool = True
 
 
 class _Found:
@@ -97,7 +116,10 @@ def recover(
     for segment, found in zip(segments, loaded, strict=True):
         if segment.start != end or (kept and not kept[-1].is_sealed):
             break
-        kept.append(_judge(segment, found, floors))
+        is_followed = any(other.start == segment.end for other in segments)
+        kept.append(
+            _judge(segment, found, floors, is_followed=is_followed, keeps=damaged is not None)
+        )
         end = Offset(kept[-1].valid_end)
     if end < floors.durable:
         raise _missing(directory, kept, end, floors.durable)
@@ -109,6 +131,10 @@ def recover(
     for judged in kept:
         _repair(judged, floors.synced)
     unproved = [entry for judged in kept for entry in judged.entries[len(judged.loaded.chain) :]]
+    if damaged is not None:
+        for entry in unproved:
+            if entry.crc == sums.UNKNOWN:
+                damaged(entry)
     return [judged.segment for judged in kept], verified_from, unproved
 
 
@@ -123,7 +149,9 @@ def _missing(directory: Path, kept: list[_Found], end: Offset, durable: Offset) 
     )
 
 
-def _judge(segment: Segment, loaded: sums.LoadedSums, floors: Floors) -> _Found:
+def _judge(
+    segment: Segment, loaded: sums.LoadedSums, floors: Floors, *, is_followed: bool, keeps: bool
+) -> _Found:
     """Find the valid end of one segment without changing anything."""
     found = _Found(segment, loaded)
     covered = found.valid_end
@@ -142,16 +170,23 @@ def _judge(segment: Segment, loaded: sums.LoadedSums, floors: Floors) -> _Found:
             f" {covered}; {_ADVICE}",
         )
     if covered > segment.start:
-        found.is_sealed = _ends_in_blank(segment, loaded.chain[-1])
-    for start, unit in _tail_units(segment, Offset(covered), floors.durable):
-        found.valid_end = start + unit.size
-        found.is_sealed = unit.is_blank
-        _extend_cover(found.entries, start, found.valid_end)
+        found.is_sealed = _ends_in_blank(
+            segment, loaded.chain[-1], is_followed=is_followed, keeps=keeps
+        )
+    unreadable_until = floors.durable if keeps else Offset(0)
+    for piece in _tail(segment, Offset(covered), floors.durable, unreadable_until):
+        found.valid_end = piece.start + piece.size
+        found.is_sealed = piece.is_blank
+        _extend_cover(found.entries, piece)
     return found
 
 
-def _extend_cover(entries: list[sums.RangeSum], start: int, end: int) -> None:
+def _extend_cover(entries: list[sums.RangeSum], piece: _Piece) -> None:
     """Plan an entry for a unit, joined to the planned one before it while that stays small."""
+    start, end = piece.start, piece.start + piece.size
+    if not piece.is_readable:
+        entries.append(sums.RangeSum(start, end - start, sums.UNKNOWN))
+        return
     if entries and entries[-1].crc < 0 and end - entries[-1].start <= _MAX_COVER_BYTES:
         start = entries.pop().start
     entries.append(sums.RangeSum(start, end - start, -1))
@@ -178,17 +213,21 @@ def _repair(found: _Found, synced: Offset) -> None:
     os.fsync(segment.descriptor)
     fsync_directory(segment.path.parent)  # the file may be new; its sums must not outlive it
     for index in range(covered_count, len(entries)):
-        start, length, _ = entries[index]
-        crc = sums.range_crc(segment.descriptor, start - segment.start, length)
-        entries[index] = sums.RangeSum(start, length, crc)
+        start, length, crc = entries[index]
+        if crc < 0:
+            crc = sums.range_crc(segment.descriptor, start - segment.start, length)
+            entries[index] = sums.RangeSum(start, length, crc)
     segment.sums_bytes = sums.write_all(sums.sums_path(segment.path), segment.start, entries)
 
 
-def _tail_units(segment: Segment, covered: Offset, durable: Offset) -> Iterator[tuple[int, Unit]]:
-    """Log offset and unit of the whole units behind the covered part.
+def _tail(
+    segment: Segment, covered: Offset, durable: Offset, unreadable_until: Offset
+) -> Iterator[_Piece]:
+    """What stands behind the covered part, up to the first unit that was never flushed.
 
     Raises:
-        CorruptionError: one that begins below the durable offset is not whole.
+        CorruptionError: a unit that begins below the durable offset is not whole, and does not
+            count as unreadable up to there.
     """
     position = covered - segment.start
     window, window_at = b"", 0
@@ -202,20 +241,38 @@ def _tail_units(segment: Segment, covered: Offset, durable: Offset) -> Iterator[
             unit = parse_unit(window, position - window_at, offset)
             if position + unit.size > segment.size:
                 raise RecordError("the blank that ends the file is cut short")
+            piece = _Piece(offset, unit.size, is_blank=unit.is_blank)
         except RecordError as error:
-            if offset < durable:
-                raise CorruptionError(
-                    segment.path, position, f"{error} (log offset {offset}); {_ADVICE}"
-                ) from error
-            return
-        yield offset, unit
-        position += unit.size
+            if offset >= durable:
+                return
+            size = unreadable_until - offset
+            damage = CorruptionError(
+                segment.path, position, f"{error} (log offset {offset}); {_ADVICE}"
+            )
+            if not (0 < size <= UNREADABLE_MAX_BYTES and unreadable_until <= segment.end):
+                raise damage from error
+            ending: bool | None = False
+            if unreadable_until == segment.end:
+                data = os.pread(segment.descriptor, size, position)
+                ending = _ending_behind_damage(data, offset)
+            if ending is None:
+                raise damage from error
+            piece = _Piece(offset, size, is_blank=ending, is_readable=False)
+        yield piece
+        position += piece.size
 
 
-def _ends_in_blank(segment: Segment, last: sums.RangeSum) -> bool:
-    """Whether the covered part ends in a blank; entries begin and end where units do."""
-    position = last.start - segment.start
-    data = os.pread(segment.descriptor, last.length, position)
+def _ends_in_blank(
+    segment: Segment, last: sums.RangeSum, *, is_followed: bool, keeps: bool
+) -> bool:
+    """Whether the covered part ends in a blank; entries begin and end where units do.
+
+    Where the range cannot be read, the file behind it says so, or the units that end it.
+
+    Raises:
+        CorruptionError: nothing says it, or damage is not borne.
+    """
+    data = os.pread(segment.descriptor, last.length, last.start - segment.start)
     at = 0
     is_blank = False
     try:
@@ -223,11 +280,32 @@ def _ends_in_blank(segment: Segment, last: sums.RangeSum) -> bool:
             unit = parse_unit(data, at, last.start + at, check_body=False)
             is_blank = unit.is_blank
             at += unit.size
+        if at == last.length:
+            return is_blank
+        raise RecordError("the last unit is longer than its range")
     except RecordError as error:
+        if keeps and is_followed:
+            return True
+        ending = _ending_behind_damage(data, last.start) if keeps else None
+        if ending is not None:
+            return ending
+        if keeps and last.crc == sums.UNKNOWN:  # other bytes followed it when it was noted
+            return False
         raise damage_in(segment, last) from error
-    if at != last.length:
-        raise damage_in(segment, last)
-    return is_blank
+
+
+def _ending_behind_damage(data: bytes, start: int) -> bool | None:
+    """Whether ``data`` ends in a blank, by whole units that reach up to its end.
+
+    None where there are none. Each unit but a blank names its own place, and a blank its end, so
+    others are not taken for them.
+    """
+    for magic in _MAGIC.finditer(data, 1 + _MAGIC_AT):
+        at = magic.start() - _MAGIC_AT
+        if stands_at(data[at : at + HEAD_BYTES], start + at, len(data) - at):
+            with suppress(RecordError):
+                return check_units(data[at:], start + at)
+    return None
 
 
 def _verify_newest(segments: list[Segment], log_start: Offset, damaged: Damaged | None) -> Offset:

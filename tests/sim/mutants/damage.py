@@ -7,11 +7,59 @@ from sim.mutants.mutant import UnitTests, one_edit
 _mutant = one_edit("gantry_broker")
 REPAIR = "unit/broker/ha/test_repair.py"
 DAMAGED = "unit/broker/member/test_damaged_log.py"
+RECOVERY = "unit/broker/log/test_recovery.py"
+LAST_FILE = "test_a_flip_in_the_last_file_is_noted_where_units_behind_it_say_how_it_ends"
+UNREADABLE = "test_a_record_that_cannot_be_read_and_has_no_sum_is_damage_up_to_the_floor"
 CONTINUITY = "unit/broker/queues/test_continuity.py"
 UNPROVED = f"{CONTINUITY}::test_what_does_not_go_on_is_wanted_anew_at_every_start"
 NEVER_A_SUM = f"{REPAIR}::test_a_range_that_never_had_a_sum_is_taken_once_it_is_confirmed"
 
 MUTANTS = (
+    _mutant(
+        "rotten-file-refused",
+        "broker log",
+        "one flipped bit near the end of a file keeps a member from starting, for ever",
+        "log.recovery:_ends_in_blank",
+        "keeps and is_followed",
+        "False",
+        UnitTests(f"{RECOVERY}::test_a_flip_of_any_byte_in_a_file_that_others_follow_is_noted"),
+    ),
+    _mutant(
+        "rotten-file-ends-anyhow",
+        "broker log",
+        "records are appended behind a file that goes on, and are not found at the next start",
+        "log.recovery:_ending_behind_damage",
+        "return check_units(data[at:], start + at)",
+        "return True",
+        UnitTests(f"{RECOVERY}::{LAST_FILE}"),
+    ),
+    _mutant(
+        "unreadable-without-sum-refused",
+        "broker log",
+        "a record that rotted before its sum was durable keeps a member from starting, for ever",
+        "log.recovery:_judge",
+        "floors.durable if keeps else Offset(0)",
+        "Offset(0)",
+        UnitTests(f"{RECOVERY}::{UNREADABLE}"),
+    ),
+    _mutant(
+        "unreadable-is-vouched-for",
+        "broker log",
+        "a record that cannot be read gets a sum, and is never fetched from another member",
+        "log.recovery:_repair",
+        "if crc < 0:",
+        "if True:",
+        UnitTests(f"{RECOVERY}::{UNREADABLE}"),
+    ),
+    _mutant(
+        "last-record-or-blank",
+        "broker log",
+        "a file whose last record rotted is taken for one that goes on, perhaps behind its blank",
+        "log.recovery:_tail",
+        "if ending is None:",
+        "if False:",
+        UnitTests(f"{RECOVERY}::test_the_last_record_is_refused_if_it_cannot_be_read"),
+    ),
     _mutant(
         "damaged-master-serves-at-once",
         "broker member",

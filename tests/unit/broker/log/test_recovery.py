@@ -163,6 +163,16 @@ def closed(tmp_path: Path) -> Path:
     return log.directory
 
 
+def _starts(directory: Path) -> list[Offset]:
+    copy = logs.clone(
+        directory, directory.parent / f"sound-{len(list(directory.parent.iterdir()))}"
+    )
+    log = _open(copy)
+    *starts, _ = logs.boundaries(log)
+    log.close()
+    return starts
+
+
 def _segments(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("0*") if path.suffix == "")
 
@@ -297,3 +307,96 @@ def test_another_segment_size_reads_the_same_log(closed: Path) -> None:
     again = _open(closed)
     assert again.end == end
     again.close()
+
+
+@pytest.fixture
+def one_range(tmp_path: Path) -> Path:
+    """Several segments, each with one sum for all of its records."""
+    log = logs.filled(tmp_path / "log", 60)
+    log.raise_confirm_floor(log.end)
+    log.close()
+    for segment in _segments(log.directory):
+        assert len(sums.load(sums.sums_path(segment), int(segment.name)).chain) == 1
+    return log.directory
+
+
+def test_a_flip_of_any_byte_in_a_file_that_others_follow_is_noted(one_range: Path) -> None:
+    """The file behind it says that it ends there."""
+    *followed, _ = _segments(one_range)
+    log = _open(one_range)
+    end = log.end
+    log.close()
+    for file in followed:
+        for position in range(0, file.stat().st_size, 61):
+            logs.flip(file, position, position % 8)
+            for _ in range(2):
+                log = _open(one_range, keeps_damage=True)
+                assert log.end == end
+                (damage,) = log.checks.damage.values()
+                assert damage.start <= int(file.name) + position < damage.end
+                log.close()
+            logs.flip(file, position, position % 8)
+
+
+def test_a_flip_in_the_last_file_is_noted_where_units_behind_it_say_how_it_ends(
+    one_range: Path,
+) -> None:
+    name = _segments(one_range)[-1].name
+    last_unit = max(_starts(one_range)) - int(name)
+    for position in range(0, (one_range / name).stat().st_size, 29):
+        copy = logs.clone(one_range, one_range.parent / f"flipped-{position}")
+        logs.flip(copy / name, position, position % 8)
+        try:
+            log = _open(copy, keeps_damage=True)
+        except CorruptionError:
+            assert position >= last_unit
+            continue
+        assert len(log.checks.damage) == 1
+        assert log.end == int(name) + (one_range / name).stat().st_size
+        offset, _ = logs.append(log, 60)
+        log.flush()
+        log.close()
+        logs.flip(copy / name, position, position % 8)  # it is repaired
+        log = _open(copy)  # what was appended stands where it is looked for
+        assert log.end > offset
+        log.close()
+
+
+def test_a_record_that_cannot_be_read_and_has_no_sum_is_damage_up_to_the_floor(
+    crashed: Path,
+) -> None:
+    """The confirm floor speaks for bytes whose sums went with the power."""
+    flushed = _flushed_bytes(crashed)
+    first, second, third = [at for at in _starts(crashed) if at >= flushed]
+    size = (crashed / FIRST).stat().st_size
+    for floor in (second, third, size):
+        copy = logs.clone(crashed, crashed.parent / f"floor-{floor}")
+        logs.flip(copy / FIRST, first + 1)  # of its size
+        for options in ({"confirm_floor": Offset(floor)}, {}):
+            log = _open(copy, keeps_damage=True, **options)
+            assert log.end == size
+            (damage,) = log.checks.damage.values()
+            assert (damage.start, damage.end, damage.crc) == (first, floor, sums.UNKNOWN)
+            log.close()
+
+
+def test_the_last_record_is_refused_if_it_cannot_be_read(crashed: Path) -> None:
+    """It may be a record or a blank, and what is appended next stands elsewhere then."""
+    size, last = (crashed / FIRST).stat().st_size, max(_starts(crashed))
+    logs.flip(crashed / FIRST, last + 1)
+    error = _refused(crashed, confirm_floor=Offset(size), keeps_damage=True)
+    assert error.offset == last
+
+
+def test_what_is_no_record_behind_the_floor_is_cut_with_all_that_follows(crashed: Path) -> None:
+    flushed = _flushed_bytes(crashed)
+    first, second, _ = [at for at in _starts(crashed) if at >= flushed]
+    logs.flip(crashed / FIRST, first + 1)
+    logs.flip(crashed / FIRST, second + 1)
+    log = _open(crashed, keeps_damage=True, confirm_floor=Offset(second))
+    assert log.end == second
+    assert [item.end for item in log.checks.damage.values()] == [second]
+    log.close()
+    log = _open(crashed, keeps_damage=True)
+    assert log.end == second
+    log.close()
