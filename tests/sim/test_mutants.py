@@ -6,6 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.mutant import Alive, Mutant, Script, Seeds, UnitTests
 from sim.mutants.planting import Edit, StaleMutant, planted
@@ -26,6 +27,7 @@ def _frozen() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+    settings.load_profile("gantry")  # a killer's session has loaded another
 
 
 def by_name(mutant: Mutant) -> str:

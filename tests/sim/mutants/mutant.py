@@ -10,10 +10,11 @@ import contextlib
 import gc
 import io
 import os
+import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from sim.catalogue import KINDS, play
 from sim.mutants.planting import Edit, StaleMutant, planted
 
 TESTS = Path(__file__).resolve().parents[2]
+UNIT_TEST_ENDS_WITHIN_S = 10.0
+"""With a bug planted; one that dies of it on a busy machine is dead for no reason, not alive."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,23 @@ class Script:
         raise Alive(f"script {self.play.__name__} passed with it")
 
 
+class _Deadline:
+    """Fails a test that a bug keeps waiting: without the bug each takes a fraction of a second."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        def end(*_: object) -> None:
+            pytest.fail(f"it has waited for {UNIT_TEST_ENDS_WITHIN_S:g} s")
+
+        before = signal.signal(signal.SIGALRM, end)
+        left_s, _ = signal.setitimer(signal.ITIMER_REAL, UNIT_TEST_ENDS_WITHIN_S)  # the gate's
+        try:
+            return (yield)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_REAL, left_s)
+
+
 @dataclass(frozen=True)
 class UnitTests:
     """Unit tests: a file below tests/, perhaps with ``::name``."""
@@ -109,7 +129,7 @@ class UnitTests:
         """The same where it is known that they pass without the bug. Raises Alive."""
         began_s = time.process_time()
         with planted(edits):
-            code, output = self._run()
+            code, output = self._run(_Deadline())
         spent_s = time.process_time() - began_s
         if code == pytest.ExitCode.OK:
             raise Alive(f"{self.where} passed with it")
@@ -118,12 +138,13 @@ class UnitTests:
         failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return Death(self.where.removeprefix("unit/"), None, failed[0][:200], spent_s)
 
-    def _run(self) -> tuple[int, str]:
+    def _run(self, *plugins: object) -> tuple[int, str]:
         """In this process, where the bug is; pytest's output is kept out of the way."""
         output = io.StringIO()
         arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+        arguments += ["--hypothesis-profile", "any-example"]
         with contextlib.redirect_stdout(output), contextlib.chdir(TESTS.parent):
-            code = pytest.main([*arguments, os.fspath(TESTS / self.where)])
+            code = pytest.main([*arguments, os.fspath(TESTS / self.where)], plugins)
         sys.last_value = sys.last_traceback = None  # for a debugger; they hold what a test had open
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
