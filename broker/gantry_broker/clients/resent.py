@@ -48,6 +48,7 @@ from gantry_protocol.send_answer import MAY_BE_STORED
 
 from gantry_broker.clients.core.delay.levels import MAX_LEVELS, QUEUES
 from gantry_broker.clients.mapped.again import Again, digest
+from gantry_broker.clients.mapped.before import is_question
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
 from gantry_broker.clients.step_run import Run
@@ -67,6 +68,8 @@ WAIT_S = 2.5  # for what the last master left, or to be allowed to write; client
 LOOK_S = 0.05  # between two looks whether this master may write
 QUEUED_MAX = 4_096  # sends of one connection behind one that waits
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
+_ABSENT = (ResponseCode.QUERY_NOT_FOUND, "the send is not in this queue")
+_PARTLY = "service not available now. a part of the batch is where its queue was before it moved"
 _NOT_YET = "service not available now. what the last master wrote is not confirmed yet"
 
 
@@ -376,6 +379,9 @@ class ResentSends:
         elif len(stored) == len(lookup.sought) > 0:
             self.found += 1
             self._sender.answer_found(conn, request, stored, lookup.given_key)
+        elif is_question(request):
+            found = (ResponseCode.SERVICE_NOT_AVAILABLE, _PARTLY, {MAY_BE_STORED: "true"})
+            conn.reply(request, reply(request, *(found if stored else _ABSENT)))
         elif stored:
             self.completed += 1
             self._complete(conn, request, stored, lookup.sought[len(stored) :])

@@ -16,6 +16,7 @@ from gantry_broker.clients.mapped.places import PHYSICAL
 from gantry_broker.clients.plain_sends import send_header
 
 PASSED_AGAIN = "gantryPassedAgain"  # in a send from group to group, which may have come before
+LOOK_ONLY = "only"  # as its value: tell the place, and store nothing
 AGAIN_MAX = 4_096
 _DIGEST_BYTES = 16
 

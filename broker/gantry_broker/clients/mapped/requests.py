@@ -36,10 +36,12 @@ from msgspec.structs import replace
 
 from gantry_broker.clients.mapped import places
 from gantry_broker.clients.mapped.again import PASSED_AGAIN
+from gantry_broker.clients.mapped.before import is_absent, is_question, question, segments_before
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.clients.mapped.places import AS_NEWEST, PHYSICAL
 from gantry_broker.clients.mapped.segment_answers import (
+    AnswerListener,
     at_least,
     for_clients,
     is_found,
@@ -102,6 +104,7 @@ class _Asked(NamedTuple):
     keys: tuple[str, str]
     is_static: bool
     until_s: float
+    looked: int = -1  # epoch of the map by which it was looked for where its queue was before
 
 
 class MappedRequests:
@@ -183,7 +186,7 @@ class MappedRequests:
             assert isinstance(outcome, RemotingCommand)  # what is replied is an answer
             answered(outcome)
 
-        answer = self.serve(_Listener(connection, told), request, handler)  # type: ignore[arg-type]
+        answer = self.serve(AnswerListener(connection, told), request, handler)  # type: ignore[arg-type]
         if answer is not None:
             answered(answer)
 
@@ -266,6 +269,10 @@ class MappedRequests:
         return []
 
     def _send(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
+        if asked.is_static and asked.looked != queues.epoch and _may_be_stored(asked):
+            before = segments_before(queues, asked.number, self._maps.is_gone)
+            if before and has_keys(asked.request):
+                return self._looked_for(asked, queues, before)
         self._turn += 1
         place = places.place_of_send(
             queues,
@@ -275,6 +282,25 @@ class MappedRequests:
             turn=self._turn,
         )
         return self._written(asked, place)
+
+    def _looked_for(
+        self, asked: _Asked, queues: QueueMap, segments: Sequence[Segment]
+    ) -> RemotingCommand | None:
+        """Place a send once nobody who had its queue before has it, the last one asked first."""
+        if not segments:
+            return self._place(asked._replace(looked=queues.epoch))
+        *before, last = segments
+
+        def answered(outcome: Outcome) -> None:
+            if not is_absent(outcome):
+                _answer(asked, outcome)
+                return
+            answer = self._looked_for(asked, queues, before)
+            if answer is not None:
+                asked.connection.reply(asked.request, answer)
+
+        looking = asked._replace(request=question(asked.request, queues))
+        return self._asked_of(looking, last, answered)
 
     def _commit(self, asked: _Asked, queues: QueueMap) -> RemotingCommand | None:
         return self._written(asked, self._place_of_commit(asked, queues))
@@ -339,7 +365,8 @@ class MappedRequests:
         """Another group's master asks: a send or commit only for what is taken here."""
         ext = asked.request.ext or {}
         asked_epoch = to_int(ext[PHYSICAL])
-        if asked.request.code in _WRITES or AS_NEWEST in ext:
+        is_write = asked.request.code in _WRITES and not is_question(asked.request)
+        if is_write or AS_NEWEST in ext:
             number = number_of(asked.number) if asked.number >= 0 else -1
             queue = queues.queues[number] if 0 <= number < len(queues.queues) else None
             is_open = queue is not None and queue.open == Segment(
@@ -386,7 +413,7 @@ class MappedRequests:
             if refusal is not None:
                 asked.connection.reply(asked.request, refusal)
 
-        listener = _Listener(asked.connection, answered)
+        listener = AnswerListener(asked.connection, answered)
         return asked._replace(connection=listener)  # type: ignore[arg-type]
 
     def _served_here(self, asked: _Asked, queue_id: int) -> RemotingCommand | None:
@@ -413,8 +440,9 @@ class MappedRequests:
             ext["suspendTimeoutMillis"] = str(waits_ms)
             ext["sysFlag"] = str(to_int(ext.get("sysFlag", "0")) & ~1)  # commits nothing there
             timeout_s += waits_ms / 1000
-        ext.pop(PASSED_AGAIN, None)  # the client's own word
-        if _may_be_stored(asked) and has_keys(asked.request):
+        if not is_question(command):
+            ext.pop(PASSED_AGAIN, None)  # the client's own word
+        if _may_be_stored(asked) and has_keys(asked.request) and not is_question(command):
             ext[PASSED_AGAIN] = "true"
         command = replace(command, ext=ext)
         self.passed_on += 1
@@ -484,7 +512,7 @@ class MappedRequests:
     ) -> RemotingCommand | None:
         if segment.group != self._view.broker_name:
             return self._passed_on(asked, places.There(segment.group, segment.queue_id), answered)
-        listener = _Listener(asked.connection, answered)
+        listener = AnswerListener(asked.connection, answered)
         answer = asked.handler(listener, _about(asked, segment.queue_id))  # type: ignore[arg-type]
         if answer is not None:
             answered(answer)
@@ -518,21 +546,6 @@ class MappedRequests:
         timer.cancel()
         self.refused += 1
         asked.connection.reply(asked.request, _refused(asked, _MOVING))
-
-
-class _Listener:
-    """A connection for one answer, which is looked at before it goes out."""
-
-    def __init__(self, connection: Connection, answered: Callable[[RemotingCommand], None]) -> None:
-        self._connection = connection
-        self._answered = answered
-
-    def reply(self, _request: RemotingCommand, response: RemotingCommand) -> None:
-        """The handler's answer."""
-        self._answered(response)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._connection, name)
 
 
 def _keys(request: RemotingCommand) -> tuple[str, str]:

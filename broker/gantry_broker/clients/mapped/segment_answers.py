@@ -1,9 +1,13 @@
 """Answers about one segment of a queue, and what they are to who asked about the whole queue."""
 
+from collections.abc import Callable
+
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import HeaderError
+from gantry_protocol.frame import FrameDecoder
 from gantry_protocol.queue_map import Segment
+from gantry_protocol.remoting.connection import Connection
 from msgspec.structs import replace
 
 from gantry_broker.clients.offsets import FIRST_KEPT
@@ -47,3 +51,23 @@ def at_least(start: int, answer: RemotingCommand) -> RemotingCommand:
 
 def _offset(answer: RemotingCommand) -> int:
     return to_int((answer.ext or {}).get("offset", "0"))
+
+
+class AnswerListener:
+    """A connection for one answer, which is looked at before it goes out."""
+
+    def __init__(self, connection: Connection, answered: Callable[[RemotingCommand], None]) -> None:
+        self._connection = connection
+        self._answered = answered
+
+    def reply(self, _request: RemotingCommand, response: RemotingCommand) -> None:
+        """The handler's answer."""
+        self._answered(response)
+
+    def reply_frame(self, _request: RemotingCommand, frame: bytes) -> None:
+        """The same as a whole frame."""
+        (answer,) = FrameDecoder().feed(frame)
+        self._answered(answer)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)

@@ -14,7 +14,7 @@ from gantry_broker.clients.mapped.requests import AS_NEWEST, PHYSICAL
 from gantry_broker.clients.resent import RESENT, Marks
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import RequestCode, ResponseCode
-from gantry_protocol.command import RemotingCommand
+from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import Busy, HeaderError, RequestTimeout
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, Segment
 from gantry_protocol.records import decode_records
@@ -286,11 +286,108 @@ async def test_a_send_that_the_last_master_may_have_passed_on_says_so(
     mapped: MappedGroup, properties: str, *, is_resent: bool, is_said: bool
 ) -> None:
     await mapped.begin()
-    mapped.tell(MOVED)
+    mapped.tell(at(THERE))
     mapped.connection.attrs[RESENT] = Marks({mapped._opaque + 1} if is_resent else ())
     mapped.ask(SEND, send_ext(properties=properties))
     ((_, command, _),) = mapped.masters.asked
     assert (PASSED_AGAIN in (command.ext or {})) is is_said
+
+
+def resent(mapped: MappedGroup) -> RemotingCommand:
+    """A send with a key that an earlier master may have had, of which nothing is known here."""
+    mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
+    mapped.connection.attrs[RESENT] = Marks({mapped._opaque + 1})
+    return mapped.ask(SEND, send_ext(properties="UNIQ_KEY\x01k\x02"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "is_stored_here"),
+    [
+        (0, 0, False),
+        (ResponseCode.QUERY_NOT_FOUND, 0, True),
+        (ResponseCode.NOT_LEADER_FOR_QUEUE, 0, True),  # an older version
+        (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE, False),
+        (RequestTimeout("late"), ResponseCode.SYSTEM_BUSY, False),
+        (Busy("nobody is there"), ResponseCode.SYSTEM_BUSY, False),
+    ],
+)
+async def test_a_send_is_looked_for_where_its_queue_was_before_it_moved(
+    mapped: MappedGroup, outcome: int | Exception, code: int, *, is_stored_here: bool
+) -> None:
+    await mapped.begin()
+    mapped.tell(CAME)
+    sent = resent(mapped)
+    assert (mapped.code(sent), stored(mapped)) == (None, [])
+    ((group, command, done),) = mapped.masters.asked
+    ext = command.ext or {}
+    assert (group, ext["queueId"], ext[PHYSICAL], ext[PASSED_AGAIN]) == (THERE, "0", "1", "only")
+    place = {"queueId": "0", "queueOffset": "7"}
+    done(outcome if isinstance(outcome, Exception) else reply(command, outcome, "", place))
+    await answered(mapped, sent)
+    answer = mapped.answer(sent)
+    assert answer is not None
+    assert (answer.code, stored(mapped)) == (code, [(AGAIN, 40)] if is_stored_here else [])
+    if code:
+        assert MAY_BE_STORED in (answer.ext or {})
+    else:
+        assert (answer.ext or {})["queueOffset"] == ("40" if is_stored_here else "7")
+
+
+async def test_who_had_a_queue_before_says_where_a_send_is_and_stores_nothing(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
+    send = send_ext(properties="UNIQ_KEY\x01k\x02")
+    mapped.ask(SEND, send)
+    mapped.tell(MappedQueue((Segment(HERE, 0, 0), Segment(THERE, 1, AGAIN)), "", 1), epoch=2)
+    question = {PHYSICAL: 2, PASSED_AGAIN: "only"}
+    there = mapped.ask(SEND, {**send, **question})
+    absent = mapped.ask(SEND, send_ext(properties="UNIQ_KEY\x01l\x02", **question))
+    await answered(mapped, there, absent)
+    answer = mapped.answer(there)
+    assert answer is not None
+    assert (answer.code, (answer.ext or {})["queueOffset"]) == (0, "0")
+    assert mapped.code(absent) == ResponseCode.QUERY_NOT_FOUND
+    assert stored(mapped) == [(0, 0)]
+
+
+async def test_a_send_is_looked_for_in_each_segment_also_in_this_groups_own(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(at(HERE))
+    mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
+    mapped.ask(SEND, send_ext(properties="UNIQ_KEY\x01k\x02"))
+    back = (Segment(HERE, 0, 0), Segment(THERE, 1, AGAIN), Segment(HERE, 5, 2 * AGAIN))
+    mapped.tell(MappedQueue(back, "", 2), epoch=2)
+    sent = resent(mapped)
+    mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    await answered(mapped, sent)
+    answer = mapped.answer(sent)
+    assert answer is not None
+    assert (answer.code, (answer.ext or {})["queueOffset"]) == (0, "0")
+    assert stored(mapped) == [(0, 0)]
+
+
+async def test_a_send_is_looked_for_again_if_its_queue_moves_meanwhile(
+    mapped: MappedGroup,
+) -> None:
+    await mapped.begin()
+    mapped.tell(CAME)
+    resent(mapped)
+    mapped.tell(MappedQueue((*CAME.segments, Segment(BEYOND, 40, 2 * AGAIN)), "", 2), epoch=2)
+    mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    async with asyncio.timeout(PATIENCE_S):
+        while not mapped.masters.asked:  # until it was looked for here
+            await asyncio.sleep(0.001)
+    ((group, command, _),) = mapped.masters.asked
+    assert (group, (command.ext or {})[PASSED_AGAIN]) == (THERE, "only")
+    mapped.masters.answer(ResponseCode.QUERY_NOT_FOUND)
+    ((group, command, _),) = mapped.masters.asked
+    assert (group, (command.ext or {})[PASSED_AGAIN]) == (BEYOND, "true")
+    assert stored(mapped) == []
 
 
 async def test_a_send_that_was_passed_on_before_is_not_stored_again(mapped: MappedGroup) -> None:
