@@ -2,7 +2,7 @@
 
 What was acknowledged to the producer is consumed by a push consumer and by a simple consumer. Again
 comes only what failed, and what was in flight when something was killed. Clients in Java, Python,
-Node, and Rust, which has no push consumer.
+Node, Go, and Rust, which has no push consumer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from support.grpc_programs import (
 from support.java_programs import JavaProgram, until
 from support.proxies import proxy
 
-PUSHED, TAKEN = "interop-push", "interop-simple"
+PUSHED, TAKEN, ORDERED = "interop-push", "interop-simple", "interop-in-order"
+MESSAGE_GROUPS = 8
 IN_FLIGHT_MAX = 64  # of a consumer, at each kill
+GO = WITH_OTHERS[-1]
 ONE_ENDPOINT = ("node", "rust")
 """Languages whose client takes one address: its proxy comes back there, as behind a Service."""
 
@@ -99,3 +101,37 @@ def test_clients_lose_nothing_to_killed_proxies_and_masters(
     assert bool(failed) is ("push" in consuming)
     assert max(again + unsure) <= 2 * IN_FLIGHT_MAX
     assert not refused or language in ONE_ENDPOINT
+
+
+@pytest.mark.parametrize("language", [GO])
+def test_message_groups_keep_their_order_past_killed_proxies_and_masters(
+    cluster: CliCluster, tmp_path: Path, language: str
+) -> None:
+    """A message comes for the first time only behind all that its group was sent before."""
+    start = partial(client, language, tmp_path)
+    cluster.gantry("groups", "create", ORDERED, "--in-order")
+    ports, others = free_ports(2), free_ports(2)
+    endpoints = f"127.0.0.1:{ports[0]};127.0.0.1:{others[0]}"
+    with (
+        proxy(cluster, ports) as doomed,
+        proxy(cluster, others),
+        start("simple", endpoints, TOPIC, ORDERED) as taken,
+        start("ordered", endpoints, TOPIC, PAUSE_MS) as producer,
+    ):
+        until(lambda: len(taken.of_kind("DONE")) > 50, "it consumes", taken, producer)
+        kill_master(cluster)
+        doomed.send_signal(signal.SIGKILL)
+        acknowledged = len(producer.of_kind("ACK"))
+        time.sleep(CALM_S)
+        until(lambda: len(producer.of_kind("ACK")) > acknowledged, "it goes on", producer)
+        producer.process.kill()
+        producer.reader.join(CALM_S)
+        sent = {key for key, *_ in producer.of_kind("ACK")}
+        until(lambda: sent <= done(taken).keys(), "all are consumed", taken)
+        came = list(dict.fromkeys(key for key, *_ in taken.of_kind("GOT")))
+    numbers = [int(key.removeprefix("key-")) for key in came]
+    for group in range(MESSAGE_GROUPS):
+        of_group = [number for number in numbers if number % MESSAGE_GROUPS == group]
+        assert len(of_group) > 1
+        assert of_group == sorted(of_group)
+    print(f"\nGRPC {language} in order: {len(sent)} acknowledged, {len(came)} came")

@@ -110,6 +110,21 @@ def rust_grpc() -> list[str]:
     return [str(_compiled(INTEROP / "rust_grpc") / "client")]
 
 
+def go_grpc() -> list[str]:
+    """rocketmq-clients' Go module, which speaks gRPC: the beginning of a command."""
+    return [str(_built_in_go() / "client")]
+
+
+def _built_in_go() -> Path:
+    """Where the programs of the examples' module are, and the one that goes on until killed."""
+    into, source = BUILT / "go_grpc", BUILT / "go_grpc/source"
+    shutil.copytree(EXAMPLES / "go", source, dirs_exist_ok=True)
+    shutil.copytree(INTEROP / "go_grpc", source / "client", dirs_exist_ok=True)
+    build = ["go", "build", "-o", f"{into}/", "./producer", "./consumer", "./client"]
+    subprocess.run(build, cwd=source, check=True)
+    return into
+
+
 def _compiled(crate: Path) -> Path:
     """Where the programs of a crate are.
 
@@ -152,6 +167,9 @@ def example(language: str) -> Programs:
         case "rust":
             into = _compiled(folder)
             return Programs([str(into / "producer")], [str(into / "consumer")])
+        case "go":
+            into = _built_in_go()
+            return Programs([str(into / "producer")], [str(into / "consumer")])
         case "java":
             command = ["java", "-cp", java.classpath(folder, BUILT / "java_example")]
             return Programs(
@@ -164,6 +182,7 @@ GRPC_CLIENTS: dict[str, Callable[[], list[str]]] = {
     "python": python_grpc,
     "node": node_grpc,
     "rust": rust_grpc,
+    "go": go_grpc,
 }
 """Programs that take role, endpoints, topic, and pause in ms or consumer group; Java's beside."""
 

@@ -54,7 +54,7 @@ def client(
 ) -> AbstractContextManager[JavaProgram]:
     """A process of the program in ``java_grpc``, ``python_grpc``, or another of these.
 
-    Only these two sign as ``user``, if it is given.
+    These two and Go's sign as ``user``, if it is given.
     """
     place = home / role
     signs = {"CLIENT_ACCESS_KEY": user, "CLIENT_SECRET_KEY": secret} if user else {}
