@@ -22,6 +22,7 @@ def run_process(
     flags: Mapping[str, Any],
     *,
     before: Callable[[SettingsT], None] = lambda settings: None,
+    otherwise: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda given: {},
 ) -> int:
     """Run one component in this process; returns its exit code.
 
@@ -31,11 +32,12 @@ def run_process(
         serve: runs until the stop event is set.
         flags: what the command line gave.
         before: called with the settings, while there is neither a thread nor an event loop.
+        otherwise: what holds instead of the settings' defaults, by what was given.
 
     Raises:
         ConfigError: a setting is wrong or missing.
     """
-    settings = load_settings(model, flags, table=component)
+    settings = load_settings(model, flags, table=component, otherwise=otherwise)
     before(settings)
     log.setup(component)
     return run(lambda stop: serve(settings, stop))

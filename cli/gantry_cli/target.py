@@ -35,6 +35,7 @@ class Admin(NamedTuple):
     controllers: tuple[Endpoint, ...]
     token: str
     name_servers: tuple[str, ...] = ()
+    quorum_key: bytes = b""
 
 
 def local_settings(*, option: str = "") -> LocalSettings:
@@ -80,6 +81,34 @@ def _read_token(file: Path) -> str:
         raise ConfigError(f"The admin token file {file} cannot be read: {error}.") from error
 
 
+class LocalQuorum(NamedTuple):
+    """The local cluster, to a process beside it.
+
+    Attributes:
+        name_servers: of it.
+        controllers: their ports for brokers and proxies.
+        quorum_key_file: has their key.
+    """
+
+    name_servers: tuple[str, ...]
+    controllers: tuple[str, ...]
+    quorum_key_file: Path
+
+
+async def local_quorum() -> LocalQuorum:
+    """The local cluster; its key is in a file from now on. Raises like `name_servers`."""
+    from gantry_local.state import StateDir
+
+    settings = local_settings(option="--nameserver")
+    admin = await local_admin(settings, option="--nameserver")
+    controllers = names.controllers(CONTROLLER_GROUP, len(admin.controllers), NAMESPACE)
+    return LocalQuorum(
+        admin.name_servers,
+        tuple(controllers.split(",")),
+        StateDir(settings.local_dir).save_quorum_key(admin.quorum_key),
+    )
+
+
 async def _local(option: str) -> Admin:
     return await local_admin(local_settings(option=option), option=option)
 
@@ -119,6 +148,9 @@ async def _discover(api: Client) -> Admin:
     secret = await api.get(
         await api.resource("secrets"), names.admin_secret(CONTROLLER_GROUP), NAMESPACE
     )
+    quorum = await api.get(
+        await api.resource("secrets"), names.quorum_secret(CONTROLLER_GROUP), NAMESPACE
+    )
     pods = await api.list(
         await api.resource("pods"),
         NAMESPACE,
@@ -138,6 +170,7 @@ async def _discover(api: Client) -> Admin:
         tuple(endpoints),
         base64.b64decode(secret["data"][names.TOKEN_KEY]).decode(),
         (join_address(service["spec"]["clusterIP"], names.NAMESERVER_PORT),),
+        base64.b64decode(quorum["data"][names.QUORUM_KEY]),
     )
 
 

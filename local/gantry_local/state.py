@@ -60,6 +60,7 @@ class StateDir:
         self.kubeconfig = self.path / "kubeconfig"
         self.hosts = self.path / "hosts.json"
         self.journal = self.path / "store.jsonl"
+        self.quorum_key = self.path / "quorum-key"
         self.logs = self.path / "logs"
         self.daemon_log = self.path / "daemon.log"
         self._cluster = self.path / "cluster.json"
@@ -108,6 +109,11 @@ class StateDir:
     def save(self, cluster: Cluster) -> None:
         """Write ``cluster.json``."""
         atomic_write(self._cluster, msgspec.json.encode(cluster), mode=0o600)
+
+    def save_quorum_key(self, key: bytes) -> Path:
+        """Have the quorum's key in a file, for a process of this machine that no pod is."""
+        atomic_write(self.quorum_key, key, mode=0o600)
+        return self.quorum_key
 
     def lock(self) -> int:
         """Take the lock for the life of this process; returns its descriptor.

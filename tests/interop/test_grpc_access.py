@@ -5,8 +5,6 @@ Java's, Python's and Go's.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -46,25 +44,13 @@ def cluster(tmp_path: Path) -> Iterator[CliCluster]:
         yield made
 
 
-def judging(cluster: CliCluster, home: Path) -> list[str]:
-    """Options of a proxy that judges its clients."""
-    shown = cluster.shown("local", "get", "secrets", "gantry-quorum-key", "-o", "json")
-    key = home / "quorum-key"
-    key.write_bytes(base64.b64decode(json.loads(shown)["data"]["key"]))
-    options = ["--quorum-key-file", str(key)]
-    for pod in cluster.object("pods")["items"]:
-        if "controller" in pod["metadata"]["name"]:
-            options += ["--controllers", f"{pod['status']['podIP']}:9878"]
-    return options
-
-
 @pytest.mark.parametrize("language", [WITH_JAVA, WITH_OTHERS[0], WITH_OTHERS[-1]])
 def test_clients_sign_and_are_judged(cluster: CliCluster, tmp_path: Path, language: str) -> None:
     ports = free_ports(2)
     endpoint, start = f"127.0.0.1:{ports[0]}", partial(client, language)
     produce = ("produce", endpoint, TOPIC, PAUSE_MS)
     with (
-        proxy(cluster, ports, *judging(cluster, tmp_path)),
+        proxy(cluster, ports),
         start(tmp_path, *produce, user="shop", secret=SECRET) as producer,
         start(tmp_path, "push", endpoint, TOPIC, MEMBERS, user="shop", secret=SECRET) as pushed,
         start(tmp_path / "stranger", *produce, user="shop", secret=ANOTHER) as stranger,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any
 
 import click
 from gantry_protocol.errors import ConfigError
@@ -10,7 +11,10 @@ from gantry_protocol.process.config import settings_options
 from gantry_proxy import ProxySettings, serve
 
 from gantry_cli.process import run_process
-from gantry_cli.target import name_servers
+from gantry_cli.target import LocalQuorum, local_quorum
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @click.command(
@@ -29,10 +33,27 @@ def proxy(*, local: bool, **flags: object) -> int:
     is this process's gRPC port. It keeps nothing: run as many as the load needs, and end any of
     them at any time. A receipt handle that one proxy gave is good at every other one.
 
+    With --local it has the cluster's key and controllers, and judges its clients where access is
+    on, unless --access-key has all of them be one user.
+
     GET /readyz, /status and /metrics are served at http_port.
     """
-    if local:
-        if flags.get("nameserver"):
-            raise ConfigError("--local and --nameserver name two clusters; give one of them.")
-        flags["nameserver"] = list(asyncio.run(name_servers(None)))
-    return run_process("proxy", ProxySettings, serve, flags)
+    if not local:
+        return run_process("proxy", ProxySettings, serve, flags)
+    if flags.get("nameserver"):
+        raise ConfigError("--local and --nameserver name two clusters; give one of them.")
+    found = asyncio.run(local_quorum())
+    flags["nameserver"] = list(found.name_servers)
+    return run_process(
+        "proxy", ProxySettings, serve, flags, otherwise=lambda given: _judging(found, given)
+    )
+
+
+def _judging(found: LocalQuorum, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the local cluster's proxy judge its clients, unless it is to be one user."""
+    if "access_key" in given:
+        return {}
+    return {
+        "controllers": list(found.controllers),
+        "quorum_key_file": found.quorum_key_file,
+    }

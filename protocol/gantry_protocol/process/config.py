@@ -86,6 +86,7 @@ def load_settings(
     toml_path: Path | str | None = None,
     *,
     table: str | None = None,
+    otherwise: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda given: {},
 ) -> SettingsT:
     """The settings of this process.
 
@@ -96,6 +97,7 @@ def load_settings(
         toml_path: the file, if neither ``--config`` nor ``GANTRY_CONFIG`` names one.
         table: the file's table that belongs to this command; its keys win over top-level ones,
             and other commands' tables are ignored.
+        otherwise: what holds instead of the model's defaults, by what was given.
 
     Raises:
         ConfigError: one sentence naming the flag, the variable or the file key.
@@ -111,6 +113,7 @@ def load_settings(
     _take_variables(model, environment, variable_name, values, origins)
     for key, value in given.items():
         values[key], origins[key] = value, f"{flag_name(key)} {value!r}"
+    values = {**otherwise(values), **values}
     for key, info in model.model_fields.items():
         if _is_sequence(info.annotation) and isinstance(values.get(key), str):
             values[key] = [part.strip() for part in values[key].split(",") if part.strip()]

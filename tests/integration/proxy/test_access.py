@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.quorum_key import write_key
 from gantry_proxy import messages
 from gantry_proxy.core import handles
@@ -18,6 +19,7 @@ from support.broker_cluster import eventually
 from support.cli_cluster import GROUP, CliCluster, cluster_with_group
 from support.grpc_client import GrpcClient, Telemetry, code, settings
 from support.patience import PATIENCE_S
+from support.proxies import proxy as process
 from support.proxies import served_proxy
 
 SECRET, ROOTS = "a-secret-of-shop", "a-secret-of-root"
@@ -226,3 +228,15 @@ async def ends(stream: Telemetry) -> bool:
         except StopAsyncIteration:
             return True
     return False
+
+
+async def test_the_local_clusters_proxy_judges_and_is_not_told_how(cluster: CliCluster) -> None:
+    ports = free_ports(2)
+    address = f"127.0.0.1:{ports[0]}"
+    with process(cluster, ports):
+        async with (
+            GrpcClient(address, "shop-1", user="shop", secret=SECRET) as shop,
+            GrpcClient(address) as nobody,
+        ):
+            assert code(await shop.send(OURS, b"judged")) == "OK"
+            assert code(await nobody.send(OURS, b"denied")) == DENIED
