@@ -1,4 +1,4 @@
-"""Requests of consumers: to receive, acknowledge, put off, bury; to pull, and where they stand."""
+"""Requests of consumers that receive: to receive, acknowledge, put off, bury."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import WireError
 from gantry_protocol.headers.client import (
     ConsumerSendMsgBackRequestHeader,
-    OffsetResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    QueueRequestHeader,
-    SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.headers.pop import (
@@ -27,6 +22,7 @@ from gantry_protocol.headers.pop import (
 )
 
 from gantry_proxy.core import handles, refusals
+from gantry_proxy.core.polling import ANSWER_S, filter_text, filter_type, poll_ms
 from gantry_proxy.core.popped import popped
 from gantry_proxy.core.refusals import CallRefused, of_broker
 from gantry_proxy.core.resources import group_of, topic_of
@@ -37,10 +33,7 @@ from gantry_proxy.messages import (
     AckMessageResponse,
     ChangeInvisibleDurationResponse,
     ForwardMessageToDeadLetterQueueResponse,
-    GetOffsetResponse,
-    QueryOffsetResponse,
     ReceiveMessageResponse,
-    UpdateOffsetResponse,
 )
 from gantry_proxy.producing import within_s
 from gantry_proxy.renewing import RENEWED_MS, Renewal, Renewals
@@ -53,16 +46,11 @@ if TYPE_CHECKING:
     from gantry_proxy.core.handles import Handle
     from gantry_proxy.rpc import Call
 
-POLL_MAX_MS = 20_000
-POLL_MARGIN_MS = 1_000  # of a client's deadline, for the way and the answer
-ANSWER_S = 2.0  # beyond the time that a request waits at the broker
 INVISIBLE_MIN_MS, INVISIBLE_MAX_MS = 10_000, 12 * 3_600_000
 CHANGED_MIN_MS = 1
 AT_ONCE_MS = 1
 RETURN_S = 3.0
 TO_DEAD_LETTERS = -1
-BEGINNING, END, TIMESTAMP = 0, 1, 2
-_TAG = 1
 _FROM_END = 1  # a group that is new begins behind what is there, but of a young queue; as upstream
 _NOTHING = (
     ResponseCode.PULL_NOT_FOUND,
@@ -120,24 +108,24 @@ class Consuming:
         place = wanted.message_queue.broker.name
         address = await self._masters.place(topic, place)
         invisible_ms = RENEWED_MS if wanted.auto_renew else _invisible_ms(wanted)
-        poll_ms = _poll_ms(wanted, call)
+        wait_ms = poll_ms(wanted, call.left_s())
         header = PopMessageRequestHeader(
             consumer_group=group,
             topic=topic,
             queue_id=wanted.message_queue.id if config.consume_message_orderly else ANY_QUEUE,
             max_msg_nums=max(1, min(wanted.batch_size, RECEIVE_BATCH)),
             invisible_time=invisible_ms,
-            poll_time=poll_ms,
+            poll_time=wait_ms,
             born_time=time.time_ns() // 1_000_000,
             init_mode=_FROM_END,
-            exp_type="TAG" if wanted.filter_expression.type in (0, _TAG) else "SQL92",
-            exp=wanted.filter_expression.expression or "*",
+            exp_type=filter_type(wanted),
+            exp=filter_text(wanted),
             order=config.consume_message_orderly,
             attempt_id=wanted.attempt_id if wanted.HasField("attempt_id") else None,
         )
         command = request(RequestCode.POP_MESSAGE, to_ext(header) | call.behalf)
         popping = asyncio.ensure_future(
-            self._masters.poll(address, command, poll_ms / 1000 + ANSWER_S)
+            self._masters.poll(address, command, wait_ms / 1000 + ANSWER_S)
         )
         try:
             answer = await asyncio.shield(popping)
@@ -292,71 +280,6 @@ class Consuming:
         refusals.write(response.status)
         return response
 
-    # ---- where a group stands
-
-    async def update_offset(self, wanted: Any, call: Call) -> Any:
-        """UpdateOffset.
-
-        Raises:
-            CallRefused: the broker did not take it.
-        """
-        queue, topic = wanted.message_queue, topic_of(wanted.message_queue.topic)
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=group_of(wanted.group),
-            topic=topic,
-            queue_id=queue.id,
-            commit_offset=wanted.offset,
-        )
-        await self._ask(queue, topic, RequestCode.UPDATE_CONSUMER_OFFSET, header, call)
-        response = UpdateOffsetResponse()
-        refusals.write(response.status)
-        return response
-
-    async def get_offset(self, wanted: Any, call: Call) -> Any:
-        """GetOffset.
-
-        Raises:
-            CallRefused: the group has committed none.
-        """
-        queue, topic = wanted.message_queue, topic_of(wanted.message_queue.topic)
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=group_of(wanted.group), topic=topic, queue_id=queue.id
-        )
-        answer = await self._ask(queue, topic, RequestCode.QUERY_CONSUMER_OFFSET, header, call)
-        response = GetOffsetResponse(offset=from_ext(OffsetResponseHeader, answer.ext).offset)
-        refusals.write(response.status)
-        return response
-
-    async def query_offset(self, wanted: Any, call: Call) -> Any:
-        """QueryOffset: the beginning or end of a queue, or the place of a time.
-
-        Raises:
-            CallRefused: the broker does not say.
-        """
-        queue, topic = wanted.message_queue, topic_of(wanted.message_queue.topic)
-        if wanted.query_offset_policy == TIMESTAMP:
-            code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-            header: Any = SearchOffsetRequestHeader(topic, queue.id, read_ms(wanted.timestamp))
-        else:
-            is_end = wanted.query_offset_policy == END
-            code = RequestCode.GET_MAX_OFFSET if is_end else RequestCode.GET_MIN_OFFSET
-            header = QueueRequestHeader(topic, queue.id)
-        answer = await self._ask(queue, topic, code, header, call)
-        response = QueryOffsetResponse(offset=from_ext(OffsetResponseHeader, answer.ext).offset)
-        refusals.write(response.status)
-        return response
-
-    async def _ask(
-        self, queue: Any, topic: str, code: RequestCode, header: Any, call: Call
-    ) -> RemotingCommand:
-        address = await self._masters.place(topic, queue.broker.name)
-        return await self._masters.carry_out(
-            address,
-            lambda: request(code, to_ext(header) | call.behalf),
-            within_s(call),
-            repeatable=True,
-        )
-
 
 def _messages(answer: RemotingCommand, place: str) -> list[Any]:
     if answer.code in _NOTHING:
@@ -380,13 +303,3 @@ def _invisible_ms(wanted: Any) -> int:
 def _no_invisible_time(found_ms: int, least_ms: int) -> CallRefused:
     text = f"the invisible time of {found_ms} ms is not in {least_ms} to {INVISIBLE_MAX_MS} ms"
     return CallRefused("ILLEGAL_INVISIBLE_TIME", text)
-
-
-def _poll_ms(wanted: Any, call: Call) -> int:
-    longest_ms = POLL_MAX_MS
-    if wanted.HasField("long_polling_timeout"):
-        longest_ms = min(longest_ms, read_ms(wanted.long_polling_timeout, "ILLEGAL_POLLING_TIME"))
-    left_s = call.left_s()
-    if left_s is not None:
-        longest_ms = min(longest_ms, int(left_s * 1000) - POLL_MARGIN_MS)
-    return max(0, longest_ms)

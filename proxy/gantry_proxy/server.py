@@ -33,6 +33,7 @@ from gantry_proxy.consuming import Consuming
 from gantry_proxy.controllers import Controllers
 from gantry_proxy.grpc_library import GrpcServer
 from gantry_proxy.producing import Producing
+from gantry_proxy.pulling import Pulling
 from gantry_proxy.renewing import Renewals
 from gantry_proxy.service import Routing, methods
 
@@ -77,6 +78,7 @@ class ProxyServer:
         self.renewals = Renewals(self.masters, self.clients.is_there)
         self.producing = Producing(self.masters)
         self.consuming = Consuming(self.masters, self.renewals)
+        self.pulling = Pulling(self.masters)
         self._is_leaving = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -105,7 +107,9 @@ class ProxyServer:
             stack.callback(keep(self.renewals.run(), "renewals").cancel)
             stack.callback(keep(self.checking.run(), "whose-producer").cancel)
             routing = Routing(self.masters)
-            served = methods(self.gate, routing, self.producing, self.consuming, self.clients)
+            served = methods(
+                self.gate, routing, self.producing, self.consuming, self.pulling, self.clients
+            )
             grpc = GrpcServer(served, self.settings.calls, self.tls)
             self.grpc_port = await grpc.start(self.settings.bind, self.settings.grpc_port)
             stack.push_async_callback(grpc.stop, LEAVE_S)
@@ -161,6 +165,7 @@ class ProxyCollector(Collector):
         for metric, text, value in (
             ("sent", "Messages that were stored.", server.producing.sent),
             ("received", "Messages that were handed out.", server.consuming.received),
+            ("pulled", "Messages that were pulled.", server.pulling.pulled),
             ("acknowledged", "Messages that were done.", server.consuming.acknowledged),
             (
                 "returned",

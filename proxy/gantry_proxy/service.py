@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from gantry_proxy.clients import Clients
     from gantry_proxy.consuming import Consuming
     from gantry_proxy.producing import Producing
+    from gantry_proxy.pulling import Pulling
     from gantry_proxy.rpc import Call
 
 NAME = "apache.rocketmq.v2.MessagingService"
 UNSUPPORTED = "lite topics are not served"
 
 Handler = Callable[[Any, "Call"], Awaitable[Any]]
+StreamHandler = Callable[[Any, "Call"], AsyncIterator[Any]]
 
 
 class Routing:
@@ -73,7 +75,12 @@ def _endpoints(wanted: Any) -> Any:
 
 
 def methods(
-    gate: CallGate, routing: Routing, producing: Producing, consuming: Consuming, clients: Clients
+    gate: CallGate,
+    routing: Routing,
+    producing: Producing,
+    consuming: Consuming,
+    pulling: Pulling,
+    clients: Clients,
 ) -> Methods:
     """The methods of the service; each call comes through the gate before anything is served."""
     served = {
@@ -87,15 +94,18 @@ def methods(
         "AckMessage": consuming.acknowledge,
         "ChangeInvisibleDuration": consuming.change,
         "ForwardMessageToDeadLetterQueue": consuming.bury,
-        "UpdateOffset": consuming.update_offset,
-        "GetOffset": consuming.get_offset,
-        "QueryOffset": consuming.query_offset,
+        "UpdateOffset": pulling.update_offset,
+        "GetOffset": pulling.get_offset,
+        "QueryOffset": pulling.query_offset,
         "SyncLiteSubscription": _no_lite_topics,
     }
     return Methods(
         NAME,
         {name: _unary(gate, name, handler) for name, handler in served.items()},
-        {"ReceiveMessage": _receiving(gate, consuming), "PullMessage": _pulling(gate)},
+        {
+            "ReceiveMessage": _streaming(gate, "ReceiveMessage", consuming.receive),
+            "PullMessage": _streaming(gate, "PullMessage", pulling.pull),
+        },
         {"Telemetry": clients.telemetry},
     )
 
@@ -129,13 +139,14 @@ def _refusal(kind: Any, code: str, message: str) -> Any:
     return made
 
 
-def _receiving(gate: CallGate, consuming: Consuming) -> Streaming:
-    refusal = partial(_refusal, messages.ReceiveMessageResponse)
+def _streaming(gate: CallGate, name: str, handler: StreamHandler) -> Streaming:
+    asked = getattr(messages, f"{name}Request")
+    refusal = partial(_refusal, getattr(messages, f"{name}Response"))
 
     async def serve(data: bytes, call: Call) -> AsyncIterator[bytes]:
         try:
-            wanted = messages.ReceiveMessageRequest.FromString(data)
-            gate.admit("ReceiveMessage", wanted, call)
+            wanted = asked.FromString(data)
+            gate.admit(name, wanted, call)
         except DecodeError as error:
             text = f"the request does not read: {error}"
             yield refusal("BAD_REQUEST", text).SerializeToString()
@@ -143,24 +154,8 @@ def _receiving(gate: CallGate, consuming: Consuming) -> Streaming:
         except CallRefused as refused:
             yield refusal(refused.code, str(refused)).SerializeToString()
             return
-        async for answer in consuming.receive(wanted, call):
+        async for answer in handler(wanted, call):
             yield answer.SerializeToString()
-
-    return serve
-
-
-def _pulling(gate: CallGate) -> Streaming:
-    """PullMessage: no published client asks for it, nor does RocketMQ's proxy serve it."""
-
-    async def serve(data: bytes, call: Call) -> AsyncIterator[bytes]:
-        code, text = "NOT_IMPLEMENTED", "receive messages instead (ReceiveMessage)"
-        try:
-            gate.admit("PullMessage", messages.PullMessageRequest.FromString(data), call)
-        except DecodeError as error:
-            code, text = "BAD_REQUEST", f"the request does not read: {error}"
-        except CallRefused as refused:
-            code, text = refused.code, str(refused)
-        yield _refusal(messages.PullMessageResponse, code, text).SerializeToString()
 
     return serve
 

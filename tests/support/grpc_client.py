@@ -149,6 +149,25 @@ class GrpcClient:
         assert answers[-1].WhichOneof("content") == "delivery_timestamp"
         return code(answers[0]), [item.message for item in answers[1:-1]]
 
+    async def pull(
+        self, topic: str, group: str, place: str, queue_id: int, offset: int, **changes: Any
+    ) -> tuple[str, list[bytes], int | None]:
+        """PullMessage: the code, the bodies, and the offset to pull next."""
+        wanted = messages.PullMessageRequest(offset=offset, batch_size=changes.pop("batch", 32))
+        wanted.group.name = group
+        wanted.message_queue.CopyFrom(self.queue(topic, place, queue_id))
+        wanted.long_polling_timeout.FromMilliseconds(changes.pop("poll_ms", 0))
+        wanted.filter_expression.type = 1
+        wanted.filter_expression.expression = changes.pop("expression", "*")
+        call = self.channel.unary_stream(f"/{NAME}/PullMessage")
+        answers = [
+            messages.PullMessageResponse.FromString(data)
+            async for data in call(wanted.SerializeToString(), metadata=self.metadata, timeout=30.0)
+        ]
+        bodies = [item.message.body for item in answers if item.WhichOneof("content") == "message"]
+        is_told = answers[-1].WhichOneof("content") == "next_offset"
+        return code(answers[0]), bodies, answers[-1].next_offset if is_told else None
+
     async def receive_code(self, topic: str, group: str, place: str) -> str:
         """ReceiveMessage: the code of the first answer."""
         stream = self.stream(self.receiving(topic, group, place))

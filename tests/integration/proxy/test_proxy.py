@@ -14,6 +14,7 @@ from gantry_proxy.core.outgoing import BODY_BYTES_MAX
 from gantry_proxy.server import ProxyServer
 from support.cli_cluster import GROUP, CliCluster, cluster_with_group
 from support.grpc_client import GrpcClient, code, settings
+from support.patience import PATIENCE_S
 from support.proxies import served_proxy
 
 PLACE = GROUP  # the broker's name is the group's
@@ -310,6 +311,46 @@ async def test_offsets_are_kept_and_asked(client: GrpcClient, topic: str) -> Non
     assert code(await client.ask("UpdateOffset", moved)) == "OK"
     answer = await client.ask("GetOffset", asked)
     assert (code(answer), answer.offset) == ("OK", 1)
+
+
+async def test_a_queue_is_pulled_from_any_offset_at_any_proxy(
+    client: GrpcClient, other: GrpcClient, first: ProxyServer, cluster: CliCluster
+) -> None:
+    topic = f"pulled-{next(numbers)}"
+    cluster.gantry("topics", "create", topic, "--queues", "1")
+    for body in (b"a", b"b", b"c"):
+        await client.send(topic, body, tag=body.decode())
+    at = (topic, "reader", PLACE, 0)
+    assert await client.pull(*at, 0, batch=2) == ("OK", [b"a", b"b"], 2)
+    assert await other.pull(*at, 2, batch=2) == ("OK", [b"c"], 3)
+    assert await client.pull(*at, 0, expression="c") == ("OK", [b"c"], 3)
+    assert await client.pull(*at, 3) == ("MESSAGE_NOT_FOUND", [], 3)
+    assert await client.pull(*at, 99) == ("MESSAGE_NOT_FOUND", [], 3), "it leads back"
+    assert await client.pull(*at, -1) == ("ILLEGAL_OFFSET", [], None)
+    assert await client.pull(topic, "reader", PLACE, 7, 0) == ("BAD_REQUEST", [], None)
+    assert await client.pull("nowhere", "reader", PLACE, 0, 0) == ("TOPIC_NOT_FOUND", [], None)
+    waits = asyncio.create_task(other.pull(*at, 3, poll_ms=15_000))
+    await asyncio.sleep(0.3)
+    assert not waits.done()
+    began_s = time.monotonic()
+    await client.send(topic, b"d")
+    assert await waits == ("OK", [b"d"], 4)
+    assert time.monotonic() - began_s < 5, "it came when there was a message"
+    assert first.pulling.pulled == 3
+
+
+async def test_a_mapped_topic_is_pulled(client: GrpcClient, cluster: CliCluster) -> None:
+    topic = f"mapped-{next(numbers)}"
+    cluster.gantry("queues", "map", topic, "--queues", "2")
+    found: list[bytes] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while code(await client.send(topic, b"a")) != "OK":
+            await asyncio.sleep(0.1)  # the group is told of its topic
+    for queue_id in (0, 1):
+        answer, bodies, following = await client.pull(topic, "reader", PLACE, queue_id, 0)
+        assert (answer, following) == (("OK", 1) if bodies else ("MESSAGE_NOT_FOUND", 0))
+        found += bodies
+    assert found == [b"a"]
 
 
 async def test_a_stream_of_nobody_ends_with_a_reason(client: GrpcClient) -> None:

@@ -28,6 +28,7 @@ from gantry_proxy.core import demands, handles
 from gantry_proxy.core.refusals import CallRefused
 from gantry_proxy.core.routes import GroupQueues
 from gantry_proxy.producing import Producing
+from gantry_proxy.pulling import Pulling
 from gantry_proxy.renewing import Renewals
 from gantry_proxy.server import _as_ours
 from gantry_proxy.service import Routing, methods
@@ -232,7 +233,7 @@ def calls() -> dict[str, tuple[Any, RequestCode]]:
         for name in (
             "SendMessage", "EndTransaction", "RecallMessage", "ReceiveMessage", "AckMessage",
             "ChangeInvisibleDuration", "ForwardMessageToDeadLetterQueue", "UpdateOffset",
-            "GetOffset", "QueryOffset",
+            "GetOffset", "QueryOffset", "PullMessage",
         )
     }  # fmt: skip
     for name, wanted in made.items():
@@ -265,6 +266,7 @@ def calls() -> dict[str, tuple[Any, RequestCode]]:
         "UpdateOffset": code.UPDATE_CONSUMER_OFFSET,
         "GetOffset": code.QUERY_CONSUMER_OFFSET,
         "QueryOffset": code.GET_MIN_OFFSET,
+        "PullMessage": code.PULL_MESSAGE,
     }
     return {name: (made[name], asked[name]) for name in made}
 
@@ -282,6 +284,7 @@ class Service:
             Routing(masters),  # type: ignore[arg-type]
             Producing(masters),  # type: ignore[arg-type]
             Consuming(masters, self.renewals),  # type: ignore[arg-type]
+            Pulling(masters),  # type: ignore[arg-type]
             self.clients,
         )
 
