@@ -11,8 +11,10 @@ from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import join_address
 from gantry_protocol.tls.process import NO_TLS, Tls
 
+from gantry_proxy.rpc import CallAborted
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from gantry_protocol.tls.contexts import Certificate
 
@@ -59,30 +61,15 @@ class GrpcServer:
     """A port for gRPC.
 
     Args:
-        methods: what is served.
+        services: what is served.
         concurrent_max: calls at once; further ones are refused.
         tls: of the process; where it has a certificate, TLS is all that is spoken.
     """
 
-    def __init__(self, methods: Methods, concurrent_max: int, tls: Tls = NO_TLS) -> None:
+    def __init__(self, services: Sequence[Methods], concurrent_max: int, tls: Tls = NO_TLS) -> None:
         self._tls = tls
         self._server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=concurrent_max)
-        handlers = {
-            **{
-                name: grpc.unary_unary_rpc_method_handler(_unary(one))
-                for name, one in methods.unary.items()
-            },
-            **{
-                name: grpc.unary_stream_rpc_method_handler(_streaming(one))
-                for name, one in methods.streaming.items()
-            },
-            **{
-                name: grpc.stream_stream_rpc_method_handler(_duplex(one))
-                for name, one in methods.duplex.items()
-            },
-        }
-        generic = grpc.method_handlers_generic_handler(methods.name, handlers)
-        self._server.add_generic_rpc_handlers((generic,))
+        self._server.add_generic_rpc_handlers(tuple(map(_handlers, services)))
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port.
@@ -104,6 +91,24 @@ class GrpcServer:
     async def stop(self, grace_s: float) -> None:
         """Take no new call; end those that are not over after ``grace_s``."""
         await self._server.stop(grace_s)
+
+
+def _handlers(methods: Methods) -> Any:
+    handlers = {
+        **{
+            name: grpc.unary_unary_rpc_method_handler(_unary(one))
+            for name, one in methods.unary.items()
+        },
+        **{
+            name: grpc.unary_stream_rpc_method_handler(_streaming(one))
+            for name, one in methods.streaming.items()
+        },
+        **{
+            name: grpc.stream_stream_rpc_method_handler(_duplex(one))
+            for name, one in methods.duplex.items()
+        },
+    }
+    return grpc.method_handlers_generic_handler(methods.name, handlers)
 
 
 def _credentials(tls: Tls) -> Any:
@@ -132,7 +137,11 @@ def _configuration(shown: Certificate) -> Any:
 
 def _unary(handler: Unary) -> Any:
     async def serve(data: bytes, context: Any) -> bytes:
-        return await handler(data, GrpcCall(context))
+        try:
+            return await handler(data, GrpcCall(context))
+        except CallAborted as aborted:
+            await context.abort(grpc.StatusCode[aborted.code], str(aborted))
+            raise  # which abort has done
 
     return serve
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
+from gantry_protocol.errors import GantryError
 
 from gantry_proxy.core.credentials import claimed_user
 
@@ -33,6 +34,18 @@ class Call(Protocol):
 
     def left_s(self) -> float | None:
         """The time until the client gives up; None: it does not say."""
+
+
+class CallAborted(GantryError):  # noqa: N818 - a plain word reads better where it is caught
+    """A call that ends with a status of gRPC's own, since its answer has no place for one.
+
+    Attributes:
+        code: the name of gRPC's status.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def client_id(call: Call) -> str:

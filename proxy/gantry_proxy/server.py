@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from gantry_proxy.access import CallGate
+from gantry_proxy.admin import AdminService
 from gantry_proxy.calls import Masters
 from gantry_proxy.checking import Checking
 from gantry_proxy.clients import Clients
@@ -110,7 +111,8 @@ class ProxyServer:
             served = methods(
                 self.gate, routing, self.producing, self.consuming, self.pulling, self.clients
             )
-            grpc = GrpcServer(served, self.settings.calls, self.tls)
+            services = (served, AdminService(self.gate).methods())
+            grpc = GrpcServer(services, self.settings.calls, self.tls)
             self.grpc_port = await grpc.start(self.settings.bind, self.settings.grpc_port)
             stack.push_async_callback(grpc.stop, LEAVE_S)
             _log.info("listening", grpc=self.grpc_port, http=self.http_port)
@@ -139,6 +141,7 @@ class ProxyServer:
             "clients": len(self.clients.streams),
             "renewed": len(self.renewals),
             "access": self._access(),
+            "logLevel": log.level(),
         }
 
     def _access(self) -> str:

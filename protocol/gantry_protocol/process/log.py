@@ -109,6 +109,16 @@ def setup(component: str, *, level: str = "info", stream: TextIO | None = None) 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    set_level(level)
+
+
+def level() -> str:
+    """The level at which Gantry's own parts log."""
+    return logging.getLevelName(logging.getLogger(_ROOT).getEffectiveLevel()).lower()
+
+
+def set_level(level: str) -> None:
+    """Have Gantry's own parts log at ``level`` until the process ends, or it is set again."""
     logging.getLogger(_ROOT).setLevel(level.upper())
 
 

@@ -36,6 +36,8 @@ def _numbers(name: str) -> dict[str, int]:
 
 AckMessageRequest = _kind("AckMessageRequest")
 AckMessageResponse = _kind("AckMessageResponse")
+ChangeLogLevelRequest = _kind("ChangeLogLevelRequest")
+ChangeLogLevelResponse = _kind("ChangeLogLevelResponse")
 ChangeInvisibleDurationRequest = _kind("ChangeInvisibleDurationRequest")
 ChangeInvisibleDurationResponse = _kind("ChangeInvisibleDurationResponse")
 EndTransactionRequest = _kind("EndTransactionRequest")
@@ -74,6 +76,17 @@ CODES = _numbers("Code")
 MESSAGE_TYPES = _numbers("MessageType")
 ENCODINGS = _numbers("Encoding")
 PERMISSIONS = _numbers("Permission")
-SERVICE_METHODS = frozenset(
-    method.name for method in _POOL.FindServiceByName(f"{PACKAGE}.MessagingService").methods
-)
+LOG_LEVELS = {
+    item.number: item.name
+    for item in _POOL.FindEnumTypeByName(f"{PACKAGE}.ChangeLogLevelRequest.Level").values
+}
+
+
+def _methods(service: str) -> frozenset[str]:
+    return frozenset(
+        method.name for method in _POOL.FindServiceByName(f"{PACKAGE}.{service}").methods
+    )
+
+
+SERVICE_METHODS = _methods("MessagingService")
+ADMIN_METHODS = _methods("Admin")

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import grpc.aio
 import pytest
 from gantry_lab.bench.ports import free_ports
+from gantry_protocol.process import log
 from gantry_protocol.quorum_key import write_key
 from gantry_proxy import messages
 from gantry_proxy.core import handles
@@ -142,6 +144,31 @@ async def test_a_user_does_what_its_rules_allow(clients: Clients, proxy: ProxySe
         4,
     )
     producer.leave()
+
+
+async def test_the_log_level_is_a_super_users(clients: Clients, proxy: ProxyServer) -> None:
+    """The service Admin at the same port; its refusals are gRPC's own."""
+    wanted = messages.ChangeLogLevelRequest(level=3).SerializeToString()
+
+    async def ask(client: GrpcClient) -> str:
+        call = client.channel.unary_unary("/apache.rocketmq.v2.Admin/ChangeLogLevel")
+        data = await call(wanted, metadata=client.metadata, timeout=10.0)
+        return str(messages.ChangeLogLevelResponse.FromString(data).remark)
+
+    before = log.level()
+    for client, sentence in (
+        (await clients.of(), "is not signed"),
+        (await clients.of("shop"), "super users may"),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError, match=sentence) as refused:
+            await ask(client)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert proxy.status()["logLevel"] == before
+    try:
+        assert await ask(await clients.of("root", ROOTS)) == f"logs at warning; before at {before}"
+        assert proxy.status()["logLevel"] == "warning"
+    finally:
+        log.set_level(before)
 
 
 async def test_who_has_not_signed_is_nobody(clients: Clients) -> None:

@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 from gantry_protocol.access.rules import User, make_rule
-from gantry_protocol.bodies import encode_body
-from gantry_protocol.bodies.access import ClusterAccess
 from gantry_protocol.bodies.client import SubscriptionGroupConfig
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.quorum_key import KeyFile, write_key
 from gantry_protocol.recall import RecallHandle
 from gantry_protocol.remoting.admission import BEHALF_FIELD, SOURCE_FIELD, Admitted
-from gantry_protocol.remoting.known_users import KnownUsers
 from gantry_protocol.remoting.signatures import SIGNATURE_FIELD
 from gantry_proxy import messages
 from gantry_proxy.access import CallGate
@@ -33,6 +30,7 @@ from gantry_proxy.renewing import Renewals
 from gantry_proxy.server import _as_ours
 from gantry_proxy.service import Routing, methods
 from support.grpc_client import NAMES, FakeCall, settings
+from support.told_users import Known
 
 SECRET, OTHER = "secret-of-ada", "secret-of-eve"
 HEAR_S = 10.0  # nothing but the loop's next turns is waited for
@@ -44,26 +42,6 @@ ADA = User(
         make_rule("Group:g", ["Sub"]),
     ),
 )
-
-
-class Controllers:
-    """They are asked nothing; the test tells."""
-
-    def ask(self, *_: object, **__: object) -> None:
-        return None
-
-
-class Known(KnownUsers):
-    """Users that the test tells."""
-
-    def __init__(self, key: KeyFile) -> None:
-        super().__init__("c", Controllers(), key)
-        self._told = 0
-
-    def tell(self, *, enabled: bool = True, **users: User) -> None:
-        self._told += 1
-        said = ClusterAccess(self._told, enabled, is_news=True, users=users)
-        self._answered(reply(request(1), body=encode_body(said)))
 
 
 @pytest.fixture
