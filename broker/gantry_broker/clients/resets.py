@@ -5,6 +5,9 @@ follows with its next pull, pulls that wait are answered at once (see ``store.ta
 nobody has to be stopped. Broadcasting consumers keep their offsets to themselves, so they are told
 (220), and nothing is written.
 
+A reset that is a request with a number is carried out once in each queue, however often it comes
+(``store.tables.resets``); it is answered alike each time.
+
 What is refused: resets of what does not exist, and offsets outside a queue (see ``reset_plan``).
 Queues of mapped topics go back into segments of other broker groups (``mapped.resets``).
 """
@@ -35,7 +38,18 @@ from gantry_broker.clients.sessions import ConsumerGroup, Sessions
 from gantry_broker.clients.topic_rules import unknown_topic
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal, SendOutcome
-from gantry_broker.store.tables.resets import put_reset
+from gantry_broker.store.tables.resets import last_request, put_request, put_reset
+
+_NO_REQUESTS = Refusal(
+    ResponseCode.INVALID_PARAMETER,
+    "offsets of a topic with a map of its queues are reset by a person: gantry offsets reset",
+)
+
+_THEIR_OWN = Refusal(
+    ResponseCode.INVALID_PARAMETER,
+    "the members of this group get every message and keep their offsets themselves: gantry offsets "
+    "reset tells those that are there",
+)
 
 
 class OffsetResets:
@@ -80,7 +94,9 @@ class OffsetResets:
             is_force=header.is_force,
         )
         refusal = self._view.accepting_writes() or check(wish, topic.read_queue_nums)
-        places = refusal or self._places(topic, wish, header.group)
+        places = (
+            refusal or _refused_request(header, topic) or self._places(topic, wish, header.group)
+        )
         if isinstance(places, Refusal):
             return reply(request, *places)
         queue_ids = {number: segment.queue_id for number, segment in places.items()}
@@ -115,6 +131,8 @@ class OffsetResets:
                 for number, queue in found.items()
             }
             moves = plan(wish, queues)
+            if not isinstance(moves, Refusal):
+                moves = self._not_done(header, moves)
             if isinstance(moves, Refusal):
                 conn.reply(request, reply(request, *moves))
             else:
@@ -151,6 +169,37 @@ class OffsetResets:
         here = self._view.store.committed.query(header.group, header.topic, queue_id)
         return queue if here is None else queue._replace(committed=here)
 
+    def _keep_request(
+        self, header: ResetOffsetRequestHeader, number: int, queue_ids: Mapping[int, int]
+    ) -> bool:
+        """Behind the offsets, also for queues in which it was carried out before."""
+        committed, place = self._view.store.committed, (header.group, header.topic)
+        return all(
+            put_request(committed, *place, queue_id, number) for queue_id in queue_ids.values()
+        )
+
+    def _not_done(
+        self, header: ResetOffsetRequestHeader, moves: dict[int, int]
+    ) -> dict[int, int] | Refusal:
+        """What a request has yet to move; refused if a later one was carried out."""
+        if header.request is None:
+            return moves
+        group = self._sessions.group(header.group)
+        if group is not None and group.is_broadcasting:
+            return _THEIR_OWN
+        left = {}
+        for queue_id, offset in moves.items():
+            last = last_request(self._view.store.committed, header.group, header.topic, queue_id)
+            if last is not None and last > header.request:
+                remark = (
+                    f"request {header.request} comes too late: {last} was carried out, so the next "
+                    f"one has a number above it"
+                )
+                return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+            if last != header.request:
+                left[queue_id] = offset
+        return left
+
     def _move(
         self,
         header: ResetOffsetRequestHeader,
@@ -180,6 +229,9 @@ class OffsetResets:
             put_reset(self._view.store.committed, *place, offset, due=is_served)
             self._puller.moved(*place)
         self.queues += len(moves)
+        if header.request is not None and not self._keep_request(header, header.request, queue_ids):
+            answer(reply(request, ResponseCode.SYSTEM_BUSY, "the offsets of groups are too many"))
+            return
 
         def written(outcome: SendOutcome) -> None:
             if outcome.code == ResponseCode.SUCCESS:
@@ -189,6 +241,12 @@ class OffsetResets:
                 answer(reply(request, ResponseCode.SYSTEM_BUSY, remark))
 
         self._writer.now(written)
+
+
+def _refused_request(header: ResetOffsetRequestHeader, topic: TopicConfig) -> Refusal | None:
+    """Its queues move, and what was carried out in them would not."""
+    is_request = header.request is not None
+    return _NO_REQUESTS if is_request and MAPPED in topic.attributes else None
 
 
 def _now(queue: QueueOffsets) -> QueueNow:

@@ -37,7 +37,7 @@ from gantry_broker.store.contract import (
 )
 from gantry_broker.store.tables.names import OFFSETS_TOPIC, SYSTEM_TOPICS, TOPICS_TOPIC
 from gantry_broker.store.tables.offsets import decode_rows, encode_rows
-from gantry_broker.store.tables.resets import RESET_MARK, is_mark
+from gantry_broker.store.tables.resets import RESET_MARK, is_due
 
 UNANSWERED_MAX = 20_000  # as many as a front has under way when it holds its clients back
 _numbers = itertools.count(1)
@@ -212,7 +212,7 @@ class Session:
         self._tell(wire.Rows(version))
         for at in range(0, len(snapshot.topics), step):
             self._tell(wire.Rows(version, topics=snapshot.topics[at : at + step]))
-        resets = [row for row in snapshot.committed if is_mark(row[0])]
+        resets = [row for row in snapshot.committed if is_due(row[0])]
         for at in range(0, len(resets), step):
             self._tell(wire.Rows(version, resets=resets[at : at + step]))
 
@@ -263,5 +263,5 @@ def _resets_in(body: bytes) -> bytes:
     """
     if RESET_MARK.encode() not in body:
         return b""
-    rows = [row for row in decode_rows(body) if is_mark(row[0])]
+    rows = [row for row in decode_rows(body) if is_due(row[0])]
     return encode_rows(rows) if rows else b""

@@ -111,7 +111,10 @@ class QueryMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResetOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """InvokeBrokerToResetOffset (222). ``timestamp`` -1 is the end, ``queue_id`` -1 all queues."""
+    """InvokeBrokerToResetOffset (222). ``timestamp`` -1 is the end, ``queue_id`` -1 all queues.
+
+    ``request`` is Gantry's: a number that rises; each queue carries each request out once.
+    """
 
     topic: str
     group: str
@@ -119,6 +122,8 @@ class ResetOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     is_force: bool = False
     queue_id: Int32 = -1
     offset: Int64 | None = None
+    # extension
+    request: Int64 | None = msgspec.field(name="gantryRequest", default=None)
 
 
 class DeleteSubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

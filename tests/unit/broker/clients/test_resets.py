@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.processor import ClientProcessor
 from gantry_broker.clients.reset_plan import QueueNow, Wish, check, plan
 from gantry_broker.store.contract import Refusal
+from gantry_broker.store.tables.offsets import decode_rows
 from gantry_protocol.bodies import MessageQueue, decode_queue_table
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.bodies.codec import encode_body
@@ -295,3 +297,73 @@ async def test_a_reset_of_a_topic_that_ends_meanwhile_writes_nothing(
     ask(*held[0])
     assert client.conn.answer_to(asked).code == 17
     assert group.store.committed.all() == []
+
+
+# ---- requests with a number
+
+
+async def test_a_request_is_carried_out_once_in_each_queue(client, group) -> None:
+    """It comes again until it is answered, perhaps at the next master; its group has gone on."""
+    fill(group)
+    commit(client, 7)
+    asked = {**RESET, "timestamp": 0, "gantryRequest": 4}
+    assert client.call(222, asked).code == 0
+    assert committed(client) == "0"
+    commit(client, 5)
+    assert client.call(222, asked).code == 0
+    assert committed(client) == "5"
+    client.processor.close()
+    group.messages.drop_mastership()
+    group.messages.take_mastership()
+    client.processor = ClientProcessor(group)
+    assert client.call(222, asked).code == 0
+    assert committed(client) == "5"
+    assert client.call(222, {**asked, "gantryRequest": 5}).code == 0
+    assert committed(client) == "0"
+    late = client.call(222, asked)
+    assert (late.code, committed(client)) == (29, "0")
+    assert "request 4 comes too late: 5 was carried out" in late.remark
+    assert client.call(222, {**RESET, "queueId": 0, "offset": 3}).code == 0, "a person may always"
+    assert committed(client) == "3"
+    client.processor.close()
+
+
+async def test_a_request_that_was_answered_is_in_the_log_behind_its_offsets(client, group) -> None:
+    """A repeated one is not called done by what may not last."""
+    fill(group)
+    commit(client, 7)
+    group.holding = True
+    appended = len(group.appended)
+    first, _ = client.ask(222, {**RESET, "queueId": 0, "gantryRequest": 1})
+    again, _ = client.ask(222, {**RESET, "queueId": 0, "gantryRequest": 1})
+    assert not [asked for asked, _ in client.conn.replies if asked in (first, again)]
+    group.confirm()
+    group.confirm()
+    assert client.conn.answer_to(first).code == client.conn.answer_to(again).code == 0
+    written = itertools.chain(*group.appended[appended:])
+    rows = [row for record in written for row in decode_rows(record.body)]
+    mark = ("<request>g", "TopicTest", 0, 1)
+    assert rows[:3] == [("g", "TopicTest", 0, 9), mark, mark], "written again for the second"
+
+
+async def test_nobody_sees_or_makes_what_a_request_left(client, group) -> None:
+    fill(group)
+    commit(client, 7)
+    client.call(222, {**RESET, "queueId": 0, "gantryRequest": 6})
+    ext = {"consumerGroup": "<request>g", "topic": "TopicTest", "queueId": 0, "commitOffset": 99}
+    client.call(15, ext)
+    assert client.call(222, {**RESET, "queueId": 0, "gantryRequest": 7}).code == 0
+    assert json.loads(client.call(300, {"topic": "TopicTest"}).body) == {"groupList": ["g"]}
+    asked, _ = client.ask(207, {"groupName": "g", "cleanOffset": True})
+    command, done = group.controllers.asked[-1]
+    done(_success(command))
+    assert client.conn.answer_to(asked).code == 0
+    assert group.messages.offsets.all() == []
+
+
+async def test_a_request_is_not_made_of_members_that_keep_their_offsets(client, group) -> None:
+    fill(group)
+    join(client, "BROADCASTING")
+    answer = client.call(222, {**RESET, "gantryRequest": 1})
+    assert (answer.code, "keep their offsets themselves" in answer.remark) == (29, True)
+    assert not [one for one in client.conn.sent if one.code == 220]
