@@ -435,6 +435,10 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
     ("DELETE", "/v1/clusters/{cluster}/consumer-groups/{group}"): _write(
         "delete the settings of a consumer group", DeleteSubscriptionGroup, _C.INVALID_PARAMETER
     ),
+    # Brokers keep what was carried out; the quorum has nothing of it.
+    ("POST", "/v1/clusters/{cluster}/consumer-groups/{group}/resets"): _ADMIN_READ._replace(
+        name="have masters reset the offsets of a consumer group"
+    ),
     ("GET", "/v1/clusters/{cluster}/access"): _ADMIN_READ_ANYWHERE._replace(
         name="show users and their rules"
     ),

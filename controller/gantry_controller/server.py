@@ -37,6 +37,7 @@ from gantry_controller.admin.consumer_groups import ConsumerGroupsApi
 from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
+from gantry_controller.admin.offset_resets import OffsetResetsApi
 from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
 from gantry_controller.admin.topics import TopicsApi
@@ -56,6 +57,7 @@ from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.guard import MEMBERS, Guard
 from gantry_controller.remoting.live_settings import LiveSettings
+from gantry_controller.remoting.masters import Masters
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.settings import ControllerSettings, Peer, members_of, read_token
 
@@ -111,6 +113,7 @@ class Controller:
         self.notifier = Notifier(
             self.machine.state, self._is_notifying, self._living_addresses, self.tls
         )
+        self.masters = Masters(self.key, self.tls)
         self.machine.add_listener(self.notifier.applied)
         self.machine.add_consumer_listener(self.notifier.consumers_changed)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
@@ -211,6 +214,7 @@ class Controller:
         QueueMapsApi(api, self.machine, self.watchman).add_to(self._http)
         TopicsApi(api, self.machine, self.hub.gate).add_to(self._http)
         ConsumerGroupsApi(api, self.machine, self.hub.gate).add_to(self._http)
+        OffsetResetsApi(api, self.machine, self.masters.ask).add_to(self._http)
         AccessApi(api, self.machine, has_key=self.guard.has_key).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
@@ -301,6 +305,7 @@ class Controller:
             polls.close()
         self.dispatcher.close()
         await self.notifier.close()
+        await self.masters.close()
         await self.forwarder.close()
         if self._directory is not None:
             self._directory.close()

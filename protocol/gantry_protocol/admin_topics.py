@@ -16,6 +16,8 @@ PAGE_MAX = 1_000
 ATTRIBUTES_MAX = 16
 QUEUES_MAX = 4096
 NAME_CHARS_MAX = 255
+RESET_TOPICS_MAX = 16
+"""Topics of one reset of offsets."""
 
 
 class TopicWish(AdminRequest):
@@ -118,3 +120,37 @@ class ConsumerGroupList(AdminView):
     new: list[str] = Field(default_factory=list)
     consumer_groups: list[ConsumerGroupView] = Field(default_factory=list)
     more: bool = False
+
+
+class OffsetResetWish(AdminRequest):
+    """POST /v1/clusters/{cluster}/consumer-groups/{group}/resets: where a group is to go on.
+
+    Attributes:
+        request: a number that rises; each queue carries each request out once, however often it is
+            made, and none that comes behind a later one.
+        timestamp: messages stored from then on, in ms since 1970; -1 is the end, 0 the beginning.
+        topics: of which the offsets are reset, in every broker group that has them.
+    """
+
+    request: Annotated[int, Field(ge=1, le=2**53 - 1)]
+    timestamp: Annotated[int, Field(ge=-1, le=2**53 - 1)]
+    topics: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]],
+        Field(min_length=1, max_length=RESET_TOPICS_MAX),
+    ]
+
+
+class OffsetResetView(AdminView):
+    """What became of a request to reset offsets.
+
+    Attributes:
+        request: as it was made.
+        queues: in which it is carried out, now or before.
+        waiting: where it is not yet, and why; making it again goes on there. Some of many.
+        refused: why it will not be carried out; empty while it may.
+    """
+
+    request: int
+    queues: int = 0
+    waiting: list[str] = Field(default_factory=list)
+    refused: str = ""

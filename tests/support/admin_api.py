@@ -7,6 +7,7 @@ import aiohttp
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.watch import WatchHub
 from support.controller_dispatcher import CLUSTER, NAME, Harness
+from support.told_masters import ToldMasters
 
 GROUP = f"/v1/groups/{CLUSTER}/{NAME}"
 WISH = {"uid": "u1", "replicas": 3, "minInSyncReplicas": 2, "routeAddress": "10.96.0.7:10911"}
@@ -17,12 +18,18 @@ class Api:
     """The API of one harness and a client that holds the token."""
 
     def __init__(
-        self, harness: Harness, session: aiohttp.ClientSession, hub: WatchHub, api: AdminApi
+        self,
+        harness: Harness,
+        session: aiohttp.ClientSession,
+        hub: WatchHub,
+        api: AdminApi,
+        masters: ToldMasters,
     ) -> None:
         self.harness = harness
         self.session = session
         self.hub = hub
         self.api = api
+        self.masters = masters
 
     async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -9,11 +9,22 @@ from aiohttp import web
 from gantry_controller.admin.access import AccessApi
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.consumer_groups import ConsumerGroupsApi
+from gantry_controller.admin.offset_resets import OffsetResetsApi
 from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
-from gantry_controller.metadata.events import DeclareGroup, Event, RemoveGroup
+from gantry_controller.metadata.events import (
+    ApplyBrokerId,
+    DeclareGroup,
+    ElectMaster,
+    Event,
+    LiveMember,
+    RegisterBroker,
+    RemoveGroup,
+)
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.controller_dispatcher import Harness
+from support.told_masters import ToldMasters
 
 ROUTES = ("topics", "access", "users", "consumer-groups")
 
@@ -23,6 +34,7 @@ class MetadataDouble:
 
     Attributes:
         asked: method and path of every request, in order.
+        masters: of the groups that have one.
     """
 
     def __init__(self) -> None:
@@ -43,6 +55,8 @@ class MetadataDouble:
         )
         TopicsApi(api, machine, hub.gate).add_to(self._server)
         ConsumerGroupsApi(api, machine, hub.gate).add_to(self._server)
+        self.masters = ToldMasters()
+        OffsetResetsApi(api, machine, self.masters.ask).add_to(self._server)
         AccessApi(api, machine, has_key=True).add_to(self._server)
         self._session: aiohttp.ClientSession | None = None
         self._base = ""
@@ -74,6 +88,33 @@ class MetadataDouble:
         self.apply(
             DeclareGroup(cluster=cluster, name=name, uid=name, replicas=3, min_in_sync_replicas=2)
         )
+
+    def elect(self, cluster: str, name: str, address: str) -> None:
+        """It has a master at ``address``, and two replicas."""
+        living = []
+        for number in (1, 2, 3):
+            member = {"cluster": cluster, "name": name, "broker_id": BrokerId(number)}
+            where = address if number == 1 else f"{address}{number}"
+            self.apply(ApplyBrokerId(**member, check_code=f"{where};1"))
+            self.apply(
+                RegisterBroker(
+                    **member,
+                    address=where,
+                    incarnation=str(number),
+                    pod_uid=f"pod-{number}",
+                    ha_port=10912,
+                    last_epoch=Epoch(0),
+                )
+            )
+            living.append(
+                LiveMember(
+                    broker_id=BrokerId(number),
+                    incarnation=str(number),
+                    epoch=Epoch(1),
+                    max_offset=Offset(10 if number == 1 else 9),
+                )
+            )
+        self.apply(ElectMaster(cluster=cluster, name=name, live=tuple(living)))
 
     def forget(self, cluster: str, name: str) -> None:
         """There is no such broker group any more."""

@@ -18,7 +18,7 @@ from gantry_protocol.bodies import MessageQueue, TopicConfig, encode_reset_offse
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.command import request as make_request
-from gantry_protocol.headers.brokeradmin import ResetOffsetRequestHeader
+from gantry_protocol.headers.brokeradmin import RESET_QUEUES, ResetOffsetRequestHeader
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.queue_map import MAPPED, Segment
 from gantry_protocol.remoting.connection import Connection
@@ -235,7 +235,8 @@ class OffsetResets:
 
         def written(outcome: SendOutcome) -> None:
             if outcome.code == ResponseCode.SUCCESS:
-                answer(reply(request, body=body))
+                done = {} if header.request is None else {RESET_QUEUES: str(len(queue_ids))}
+                answer(reply(request, ext=done, body=body))
             else:
                 remark = f"the reset may not last: {outcome.remark}"
                 answer(reply(request, ResponseCode.SYSTEM_BUSY, remark))

@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import datetime as dt
+from typing import Annotated, ClassVar, Final
 
-from gantry_protocol.admin_topics import QUEUES_MAX, ConsumerGroupWish
-from pydantic import Field
+from gantry_protocol.admin_topics import (
+    QUEUES_MAX,
+    RESET_TOPICS_MAX,
+    ConsumerGroupWish,
+    OffsetResetWish,
+)
+from pydantic import Field, field_validator
 
-from gantry_operator.models.base import Rule
+from gantry_operator.models.base import Model, Rule
 from gantry_operator.models.entity import DeletionPolicy, Entity, EntitySpec, EntityStatus
 from gantry_operator.models.parts import NOT_NULLABLE
 
 NAME_CHARS_MAX: Final = 255
+EARLIEST, LATEST = "Earliest", "Latest"
+_MOMENT = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,3})?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+class OffsetReset(Model):
+    """A request to go on elsewhere, which is carried out once."""
+
+    request: int = Field(
+        ge=1,
+        le=2**53 - 1,
+        description=(
+            "The number of the request, which is carried out once in each queue; give the next one "
+            "a higher number. Range 1 to 9007199254740991; no default."
+        ),
+    )
+    to: str = Field(
+        pattern=rf"^({EARLIEST}|{LATEST}|{_MOMENT})$",
+        description=(
+            "Where the group goes on: Earliest, Latest, or behind the messages that were stored "
+            "before a moment such as 2026-11-22T10:30:00Z. No default."
+        ),
+    )
+    topics: tuple[Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)], ...] = Field(
+        min_length=1,
+        max_length=RESET_TOPICS_MAX,
+        description="Topics in which it does, in every broker group. At most 16; no default.",
+    )
+
+    @field_validator("to")
+    @classmethod
+    def _must_be_a_moment(cls, value: str) -> str:
+        if value not in (EARLIEST, LATEST):
+            dt.datetime.fromisoformat(value)
+        return value
+
+    @property
+    def wish(self) -> OffsetResetWish:
+        """The same in the controllers' words."""
+        if self.to in (EARLIEST, LATEST):
+            timestamp = 0 if self.to == EARLIEST else -1
+        else:
+            timestamp = max(0, int(dt.datetime.fromisoformat(self.to).timestamp() * 1000))
+        return OffsetResetWish(
+            request=self.request, timestamp=timestamp, topics=list(dict.fromkeys(self.topics))
+        )
 
 
 class ConsumerGroupSpec(EntitySpec):
@@ -55,6 +109,14 @@ class ConsumerGroupSpec(EntitySpec):
             "clients may ask for another number. Range -1 to 2147483647; default 16."
         ),
     )
+    reset_offsets: OffsetReset | None = Field(
+        default=None,
+        description=(
+            "A request to reset the group's offsets, carried out once; default none. What became "
+            "of it is in the condition OffsetsReset."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     deletion_policy: DeletionPolicy = Field(
         default="Retain",
         description=(
@@ -84,13 +146,35 @@ class ConsumerGroupSpec(EntitySpec):
         )
 
 
+class OffsetResetStatus(Model):
+    """The last request to reset offsets that came to its end."""
+
+    request: int = Field(ge=1, le=2**53 - 1, description="Its number.")
+    queues: int = Field(
+        ge=0, le=2**31 - 1, description="Queues in which it was carried out, of all its topics."
+    )
+    refused: str = Field(
+        default="",
+        max_length=4096,
+        description="The reason why it was not carried out everywhere; empty if it was.",
+    )
+
+
+class ConsumerGroupStatus(EntityStatus):
+    """The operator's observations."""
+
+    offset_reset: OffsetResetStatus | None = Field(
+        default=None, description="The last request to reset offsets that came to its end."
+    )
+
+
 class ConsumerGroup(Entity):
     """The settings of a consumer group, the same in each broker group of a cluster."""
 
     spec: ConsumerGroupSpec = Field(
         default_factory=ConsumerGroupSpec, description="What the settings are to be like."
     )
-    status: EntityStatus | None = Field(
+    status: ConsumerGroupStatus | None = Field(
         default=None, description="What the operator observes; written by the operator only."
     )
 

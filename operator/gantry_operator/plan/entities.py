@@ -16,7 +16,7 @@ Rules protected:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -66,6 +66,29 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     refused: Reason | None = None
 
 
+class Told(NamedTuple):
+    """A condition of a kind's own."""
+
+    type: str
+    status: ConditionStatus
+    reason: Reason
+    message: str
+
+
+class Following(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind does besides, once the thing is as wished and this resource's.
+
+    Attributes:
+        told: what the status says of it.
+        conditions: likewise.
+        steps: what is to be done.
+    """
+
+    told: dict[str, Any] = {}
+    conditions: tuple[Told, ...] = ()
+    steps: tuple[Action, ...] = ()
+
+
 class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
     """Everything such a plan rests on.
 
@@ -77,6 +100,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
         standing: see there.
         refusal: the controllers' words to the last attempt.
         told: what the status says besides.
+        following: see there.
         check_s: when to look again at what is in place, of which no watch tells; 0 for never.
     """
 
@@ -95,6 +119,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
     standing: Compared
     refusal: str = ""
     check_s: float = 0.0
+    following: Following = Following()
 
     @property
     def owns(self) -> bool:
@@ -139,7 +164,7 @@ def plan_entity(seen: EntityObserved, now: dt.datetime) -> list[Action]:
     if standing.state == "Same":
         told = _Verdict(True, "True", Reason.IN_PLACE, _in_place(seen))
         check = [CheckAgain(after_s=seen.check_s)] if seen.check_s else []
-        return [*_status(seen, told, now, name=seen.named), *check]
+        return [*_status(seen, told, now, name=seen.named), *check, *seen.following.steps]
     return _make(seen, now)
 
 
@@ -289,6 +314,8 @@ def _status(
         "The spec is valid." if told.accepted else told.message,
     )
     conditions.set("Ready", told.ready, told.reason, told.message)
+    for more in seen.following.conditions if told.accepted else ():
+        conditions.set(*more)
     old = seen.previous or seen.status(observed_generation=0)
     body: dict[str, Any] = old.model_copy(
         update={
@@ -296,6 +323,7 @@ def _status(
             "name": name,
             "conditions": conditions.result(),
             **seen.told,
+            **seen.following.told,
         }
     ).to_object()
     return [] if body == seen.live_status else [WriteStatus(status=body)]

@@ -241,6 +241,15 @@ class Reason(StrEnum):
         "RefusedByControllers",
         "The controllers refuse what is wished; the message has their words. It is tried again.",
     )
+    RESET_DONE = "ResetDone", "The request to reset offsets was carried out."
+    RESET_WAITS = (
+        "ResetWaits",
+        "The request to reset offsets is not carried out everywhere yet; it is tried again.",
+    )
+    RESET_REFUSED = (
+        "ResetRefused",
+        "The request to reset offsets is refused; mend it and give it a higher number.",
+    )
     DRIFT_UNDONE = (
         "DriftUndone",
         "Event: others had changed what the resource owns; it is as wished again.",

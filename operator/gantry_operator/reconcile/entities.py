@@ -118,11 +118,12 @@ class Entities:
         if seen.entity is not None and serves and first == key.name:
             standing = await hand.standing(seen)
         generation, refusal = self._refusals.get(key, (0, ""))
+        previous = _status(hand.status, seen.body.get("status"))
         return EntityObserved(
             meta=seen.meta,
             entity=seen.entity,
             invalid=invalid,
-            previous=_status(hand.status, seen.body.get("status")),
+            previous=previous,
             status=hand.status,
             told=hand.told(seen),
             live_status=seen.body.get("status"),
@@ -134,6 +135,7 @@ class Entities:
             standing=standing,
             refusal=refusal if generation == seen.meta.generation else "",
             check_s=hand.check_s,
+            following=hand.following(seen, previous),
         )
 
     def _quorum(self, namespace: str, name: str) -> tuple[bool, bool]:
@@ -172,7 +174,8 @@ class Entities:
             case Remove():
                 await self._tell(key, seen, hand.remove, outcome)
             case _:
-                raise AssertionError(f"a plan holds a {type(action).__name__}")
+                admin = self._directory.admin(*seen.cluster)
+                outcome.again = await hand.follow(seen, action, admin) or outcome.again
 
     async def _tell(self, key: Key, seen: Seen, deed: Any, outcome: ApplyOutcome) -> bool:
         """Tells the controllers; what they refuse is planned with, at once and then again."""

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gantry_protocol.admin_client.errors import AdminRefusedError
+from gantry_protocol.admin_topics import OffsetResetView
+
 from gantry_operator.api.kinds import CONSUMER_GROUP, TOPIC, Kind
 from gantry_operator.cache import Name, place_of, reference
 from gantry_operator.models.base import Metadata
-from gantry_operator.models.consumer_group import ConsumerGroup
+from gantry_operator.models.consumer_group import (
+    ConsumerGroup,
+    ConsumerGroupStatus,
+    OffsetReset,
+    OffsetResetStatus,
+)
 from gantry_operator.models.entity import Entity, EntityStatus
 from gantry_operator.models.topic import Topic
 from gantry_operator.plan.consumer_groups import consumer_group_standing
+from gantry_operator.plan.entities import Following
+from gantry_operator.plan.offset_resets import ResetOffsets, has_ended, plan_reset
 from gantry_operator.plan.topics import topic_standing
 
 if TYPE_CHECKING:
     from gantry_protocol.admin_client.admin import Admin
 
     from gantry_operator.api.protocol import Body
+    from gantry_operator.plan.actions import Action
     from gantry_operator.plan.entities import Compared
     from gantry_operator.reconcile.tables import Tables
+
+HEARD_MAX = 4096
+"""Requests to reset offsets that are remembered between two looks; of more some are made again."""
 
 
 class Seen:
@@ -44,6 +58,14 @@ class Hand(Protocol):
         """Fields of the status besides the common ones."""
         ...
 
+    def following(self, seen: Seen, previous: EntityStatus | None) -> Following:
+        """What this kind does besides."""
+        ...
+
+    async def follow(self, seen: Seen, step: Action, admin: Admin) -> bool:
+        """Does such a step; whether to look again at once."""
+        ...
+
     async def standing(self, seen: Seen) -> Compared:
         """The thing in the cluster, compared with the wish."""
         ...
@@ -57,7 +79,19 @@ class Hand(Protocol):
         ...
 
 
-class TopicHand:
+class OneHand:
+    """A hand that does nothing besides."""
+
+    def following(self, _: Seen, __: EntityStatus | None) -> Following:
+        """Nothing."""
+        return Following()
+
+    async def follow(self, _: Seen, step: Action, __: Admin) -> bool:
+        """Nothing that was planned here."""
+        raise AssertionError(f"nothing plans a {type(step).__name__}")
+
+
+class TopicHand(OneHand):
     """Topics; see ``Hand``."""
 
     model: type[Entity] = Topic
@@ -93,11 +127,35 @@ class ConsumerGroupHand:
     """Settings of consumer groups; see ``Hand``."""
 
     model: type[Entity] = ConsumerGroup
-    status = EntityStatus
+    status: type[EntityStatus] = ConsumerGroupStatus
     check_s = 0.0
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        # By uid, what became of a request that has not come to its end, or was not written down.
+        self._heard: dict[str, OffsetResetView] = {}
+
+    def following(self, seen: Seen, previous: EntityStatus | None) -> Following:
+        """A request to reset offsets."""
+        known = previous.offset_reset if isinstance(previous, ConsumerGroupStatus) else None
+        reset = seen.entity.spec.reset_offsets if seen.entity is not None else None
+        heard = self._heard.get(seen.meta.uid)
+        if heard is not None and (reset is None or _are_of_one(known, reset)):
+            del self._heard[seen.meta.uid]
+        return plan_reset(reset, known, heard)
+
+    async def follow(self, seen: Seen, step: Action, admin: Admin) -> bool:
+        """Has brokers carry a request out."""
+        assert isinstance(step, ResetOffsets), f"nothing plans a {type(step).__name__}"
+        try:
+            heard = await admin.reset_offsets(seen.place.named, step.wish)
+        except AdminRefusedError as error:  # perhaps its controllers are older
+            heard = OffsetResetView(request=step.wish.request, waiting=[str(error)])
+        self._heard.pop(seen.meta.uid, None)
+        self._heard[seen.meta.uid] = heard
+        if len(self._heard) > HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
+        return has_ended(heard)
 
     def told(self, _: Seen) -> dict[str, Any]:
         """Nothing."""
@@ -119,3 +177,7 @@ class ConsumerGroupHand:
         """Has the controllers remove it."""
         await admin.delete_consumer_group(seen.place.named)
         self._tables.wrote(CONSUMER_GROUP.kind, *seen.cluster, seen.place.named, None)
+
+
+def _are_of_one(known: OffsetResetStatus | None, reset: OffsetReset) -> bool:
+    return known is not None and known.request == reset.request

@@ -36,6 +36,7 @@ from gantry_operator.plan.users import (
     user_standing,
     wished_rules,
 )
+from gantry_operator.reconcile.hands import OneHand
 
 if TYPE_CHECKING:
     from gantry_protocol.access.rules import Rule
@@ -66,7 +67,7 @@ class _Key(NamedTuple):
         return f"_Key({self.problem!r})"
 
 
-class UserHand:
+class UserHand(OneHand):
     """Users; see ``hands.Hand``.
 
     Args:

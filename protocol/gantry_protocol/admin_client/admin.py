@@ -43,6 +43,8 @@ from gantry_protocol.admin_topics import (
     ConsumerGroupList,
     ConsumerGroupView,
     ConsumerGroupWish,
+    OffsetResetView,
+    OffsetResetWish,
     TopicList,
     TopicView,
     TopicWish,
@@ -220,6 +222,12 @@ class Admin:
         path = self._of_cluster("consumer-groups", group)
         data = await self.quorum.ask_leader("PUT", path, wish.to_json())
         return ConsumerGroupView.model_validate_json(data)
+
+    async def reset_offsets(self, group: str, wish: OffsetResetWish) -> OffsetResetView:
+        """Has brokers carry a request out where they have not; again is as good as once."""
+        path = self._of_cluster("consumer-groups", group, "resets")
+        data = await self.quorum.ask_leader("POST", path, wish.to_json())
+        return OffsetResetView.model_validate_json(data)
 
     async def delete_consumer_group(self, group: str) -> None:
         """Deletes the settings of a consumer group; those that are not there are gone already."""

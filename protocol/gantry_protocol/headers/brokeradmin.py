@@ -110,6 +110,10 @@ class QueryMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     index_last_update_phyoffset: Int64
 
 
+RESET_QUEUES = "gantryQueues"
+"""In the answer to a reset that is a request: the queues in which it is carried out, ever."""
+
+
 class ResetOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """InvokeBrokerToResetOffset (222). ``timestamp`` -1 is the end, ``queue_id`` -1 all queues.
 

@@ -9,6 +9,7 @@ from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.consumer_groups import ConsumerGroupsApi
 from gantry_controller.admin.fronts import FrontsApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
+from gantry_controller.admin.offset_resets import OffsetResetsApi
 from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
@@ -19,6 +20,7 @@ from gantry_protocol.admin import PeerView, QuorumView
 from gantry_protocol.process.probes import HttpServer
 from support.admin_api import LEADER, Api
 from support.controller_dispatcher import Harness
+from support.told_masters import ToldMasters
 
 
 @pytest.fixture
@@ -61,12 +63,14 @@ async def admin(harness: Harness) -> AsyncIterator[Api]:
     QueueMapsApi(served, harness.machine, harness.watchman).add_to(server)
     TopicsApi(served, harness.machine, hub.gate).add_to(server)
     ConsumerGroupsApi(served, harness.machine, hub.gate).add_to(server)
+    masters = ToldMasters()
+    OffsetResetsApi(served, harness.machine, masters.ask).add_to(server)
     AccessApi(served, harness.machine, has_key=True).add_to(server)
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}
     base = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(base, headers=headers) as session:
-        yield Api(harness, session, hub, served)
+        yield Api(harness, session, hub, served, masters)
     hub.stop()
     await server.stop()
     await notifier.close()
