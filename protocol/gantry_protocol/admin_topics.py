@@ -141,7 +141,7 @@ class OffsetResetWish(AdminRequest):
 
 
 class OffsetResetView(AdminView):
-    """What became of a request to reset offsets.
+    """The outcome of a request to reset offsets.
 
     Attributes:
         request: as it was made.

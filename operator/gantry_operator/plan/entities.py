@@ -76,7 +76,7 @@ class Told(NamedTuple):
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind does besides, once the thing is as wished and this resource's.
+    """A kind's own part of the plan, for a thing that is as wished and this resource's.
 
     Attributes:
         told: what the status says of it.

@@ -37,12 +37,12 @@ class ResetOffsets(Action, frozen=True, kw_only=True):
 def plan_reset(
     reset: OffsetReset | None, known: OffsetResetStatus | None, heard: OffsetResetView | None
 ) -> Following:
-    """What is said of a request, and done once the settings are in place.
+    """The part of the plan that is about a request: its status, and what is done for it.
 
     Args:
         reset: as the spec has it.
         known: the last one that came to its end, as the status has it.
-        heard: what became of it when it was made last by this process.
+        heard: its outcome when this process made it last.
     """
     if reset is None:
         return Following()

@@ -59,11 +59,11 @@ class Hand(Protocol):
         ...
 
     def following(self, seen: Seen, previous: EntityStatus | None) -> Following:
-        """What this kind does besides."""
+        """This kind's own part of the plan."""
         ...
 
     async def follow(self, seen: Seen, step: Action, admin: Admin) -> bool:
-        """Does such a step; whether to look again at once."""
+        """Carries a step of that out; whether to look again at once."""
         ...
 
     async def standing(self, seen: Seen) -> Compared:

@@ -212,3 +212,13 @@ async def test_a_segment_whose_beginning_is_gone_is_not_the_answer_yet(mapped: M
     within = mapped.ask(BY_TIME, queue_ext(timestamp=1))
     mapped.masters.answer(0, {"offset": "46", "gantryFirstKept": "45"})
     assert (mapped.answer(within) or within).ext == {"offset": "46"}
+
+
+async def test_a_request_with_a_number_is_refused_since_queues_move(mapped: MappedGroup) -> None:
+    await came(mapped)
+    asked = mapped.ask(RESET, reset_ext(gantryRequest=1))
+    answer = mapped.answer(asked)
+    assert answer is not None
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "gantry offsets reset" in (answer.remark or "")
+    assert mapped.group.store.committed.query("g", TOPIC, AGAIN) == 42
