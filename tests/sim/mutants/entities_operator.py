@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.mutants.mutant import Mutant, UnitTests, one_edit
+from sim.mutants.planting import Edit
 
 _operator = one_edit("gantry_operator")
 _controller = one_edit("gantry_controller")
@@ -12,6 +13,9 @@ _TABLES = "unit/operator/test_tables.py::"
 _TOPICS = "unit/controller/admin/test_topics.py::"
 _GROUPS = "unit/controller/admin/test_consumer_groups.py::"
 _ACCESS = "unit/controller/admin/test_access.py::"
+_RESETS = "unit/operator/test_plan_offset_resets.py::"
+_ASKED = "unit/controller/admin/test_offset_resets.py::"
+_BROKER = "unit/broker/clients/test_resets.py::"
 _AREA = "entities"
 
 
@@ -272,5 +276,55 @@ MUTANTS = (
         "compare_digest(user.secret.encode(), wish.secret.encode())",
         "True",
         f"{_ACCESS}test_a_secret_is_compared_and_never_told",
+    ),
+    _plan(
+        "reset-asked-for-ever",
+        "a reset of offsets that is done is asked for again every five seconds",
+        "plan.offset_resets:plan_reset",
+        "if known is not None and known.request == reset.request:",
+        "if False:",
+        f"{_RESETS}test_what_is_done_is_written_down_and_not_made_again",
+    ),
+    _plan(
+        "half-a-reset-is-done",
+        "a reset that some broker groups have yet to carry out is called done",
+        "plan.offset_resets:has_ended",
+        "return bool(heard.refused) or not heard.waiting",
+        "return True",
+        f"{_RESETS}test_it_is_made_until_it_came_to_its_end",
+    ),
+    _api(
+        "older-brokers-reset-for-ever",
+        "a broker that keeps no numbers resets the same offsets every five seconds",
+        "admin.offset_resets:_queues",
+        "if not queues.isdecimal():",
+        'if not queues.isdecimal() and (queues := "1") == "":',
+        f"{_ASKED}test_an_older_broker_is_not_asked_again_and_a_busy_one_is",
+    ),
+    Mutant(
+        "reset-request-comes-twice",
+        _AREA,
+        "an operator that dies before it has written a reset down has it done twice",
+        (
+            Edit(
+                "gantry_broker.clients.resets:OffsetResets._not_done",
+                "if last != header.request:",
+                "if True:",
+            ),
+        ),
+        UnitTests(f"{_BROKER}test_a_request_is_carried_out_once_in_each_queue"),
+    ),
+    Mutant(
+        "reset-request-done-by-hearsay",
+        _AREA,
+        "a reset is called done by a record that the next master cuts off",
+        (
+            Edit(
+                "gantry_broker.store.tables.resets:put_request",
+                "offsets.must_write(*key)",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{_BROKER}test_a_request_that_was_answered_is_in_the_log_behind_its_offsets"),
     ),
 )

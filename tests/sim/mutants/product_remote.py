@@ -169,7 +169,7 @@ MUTANTS = (
         "remote store",
         "each front holds and hears all consumer offsets of a group",
         "remote.session:_resets_in",
-        "rows = [row for row in decode_rows(body) if is_mark(row[0])]",
+        "rows = [row for row in decode_rows(body) if is_due(row[0])]",
         "rows = decode_rows(body)",
         UnitTests(
             "unit/broker/remote/test_remote_store.py::test_of_offsets_a_front_is_told_due_resets_alone"
@@ -180,7 +180,7 @@ MUTANTS = (
         "remote store",
         "a front that begins answers pulls of a group that was reset",
         "remote.session:Session._tables",
-        "resets = [row for row in snapshot.committed if is_mark(row[0])]",
+        "resets = [row for row in snapshot.committed if is_due(row[0])]",
         "resets = snapshot.committed[:0]",
         UnitTests(
             "unit/broker/remote/test_remote_store.py::test_a_front_that_begins_is_told_of_a_reset_that_is_not_confirmed_yet"
