@@ -85,13 +85,18 @@ class TopicList(AdminView):
 class ConsumerGroupWish(AdminRequest):
     """PUT /v1/clusters/{cluster}/consumer-groups/{group}: how a group may consume, everywhere.
 
-    Settings that are not named here stay as they are; see ``SubscriptionGroupConfig``.
+    Settings that are not named here, or None, stay as they are; see ``SubscriptionGroupConfig``.
     """
 
     consume_enable: bool = True
     consume_broadcast_enable: bool = True
     retry_queue_nums: Annotated[int, Field(ge=0, le=QUEUES_MAX)] = 1
     retry_max_times: Annotated[int, Field(ge=-1, le=2**31 - 1)] = 16
+    consume_message_orderly: bool | None = None
+
+    def to_json(self) -> str:
+        """The wire form; controllers of an older version are told what they know."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
 class ConsumerGroupVariant(AdminView):
@@ -102,6 +107,7 @@ class ConsumerGroupVariant(AdminView):
     consume_broadcast_enable: bool
     retry_queue_nums: int
     retry_max_times: int
+    consume_message_orderly: bool = False
 
 
 class ConsumerGroupView(AdminView):

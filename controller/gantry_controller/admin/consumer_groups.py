@@ -104,11 +104,11 @@ def _wished(group: str, wish: ConsumerGroupWish, known: bytes | None) -> bytes:
         if known is None
         else decode_body(SubscriptionGroupConfig, known)
     )
-    return encode_body(replace(config, **wish.model_dump()))
+    return encode_body(replace(config, **wish.model_dump(exclude_none=True)))
 
 
 def _view(group: str, tables: Tables) -> ConsumerGroupView:
-    variants: dict[tuple[bool, bool, int, int], list[str]] = {}
+    variants: dict[tuple[bool, bool, int, int, bool], list[str]] = {}
     for name, table in tables.items():
         text = table.groups.get(group)
         if text is not None:
@@ -118,6 +118,7 @@ def _view(group: str, tables: Tables) -> ConsumerGroupView:
                 config.consume_broadcast_enable,
                 config.retry_queue_nums,
                 config.retry_max_times,
+                config.consume_message_orderly,
             )
             variants.setdefault(key, []).append(name)
     return ConsumerGroupView(
@@ -129,8 +130,9 @@ def _view(group: str, tables: Tables) -> ConsumerGroupView:
                 consume_broadcast_enable=broadcast,
                 retry_queue_nums=queues,
                 retry_max_times=times,
+                consume_message_orderly=orderly,
             )
-            for (enable, broadcast, queues, times), names in variants.items()
+            for (enable, broadcast, queues, times, orderly), names in variants.items()
         ],
     )
 

@@ -109,6 +109,14 @@ class ConsumerGroupSpec(EntitySpec):
             "clients may ask for another number. Range -1 to 2147483647; default 16."
         ),
     )
+    in_order: bool | None = Field(
+        default=None,
+        description=(
+            "true: clients that speak gRPC get the messages of a message group one after the "
+            "other; false: as they come. Default: as it is, which at first is false."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     reset_offsets: OffsetReset | None = Field(
         default=None,
         description=(
@@ -143,6 +151,7 @@ class ConsumerGroupSpec(EntitySpec):
             consume_broadcast_enable=self.broadcast,
             retry_queue_nums=self.retry_queues,
             retry_max_times=self.max_retries,
+            consume_message_orderly=self.in_order,
         )
 
 

@@ -20,6 +20,7 @@ _WORDS = {
     "consume_broadcast_enable": "broadcast",
     "retry_queue_nums": "retryQueues",
     "retry_max_times": "maxRetries",
+    "consume_message_orderly": "inOrder",
 }
 
 
@@ -57,7 +58,7 @@ def consumer_group_standing(
         where = f" in {variant.groups[0]}" if variant.groups else ""
         for field, word in _WORDS.items():
             is_, wished = getattr(variant, field), getattr(wish, field)
-            if is_ != wished:
+            if wished is not None and is_ != wished:
                 told.append(f"{word} {_text(is_)}{where}, not {_text(wished)}")
     missing = [group for group in held.groups if group not in having and group not in held.new]
     if missing:

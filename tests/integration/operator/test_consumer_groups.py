@@ -73,6 +73,23 @@ async def test_settings_are_made_kept_and_go_only_if_that_is_wished(world: World
         assert held(world) is None
 
 
+async def test_order_is_a_wish_once_the_spec_has_it(world: World) -> None:
+    """A group that somebody made in order, and a resource that says nothing of that."""
+    async with world.operator():
+        await world.up()
+        theirs = SubscriptionGroupConfig("billing", consume_message_orderly=True)
+        world.quorum.metadata.apply(
+            PutSubscriptionGroup(
+                cluster=CLUSTER, name="", group="billing", config=encode_body(theirs)
+            )
+        )
+        wish(world)
+        await in_place(world)
+        assert held(world) == theirs
+        wish(world, inOrder=False)
+        await world.until(lambda: held(world) == SubscriptionGroupConfig("billing"), "now it has")
+
+
 @pytest.mark.parametrize(
     ("name", "spec", "why"),
     [

@@ -176,3 +176,17 @@ def test_settings_are_compared_in_every_broker_group() -> None:
 def test_what_differs_of_settings_is_named(field: str, value: Any, text: str) -> None:
     found = group_standing(VARIANT.model_copy(update={field: value}))
     assert (found.state, found.what) == ("Differs", text)
+
+
+def test_the_order_of_consumption_is_compared_where_it_is_wished() -> None:
+    """What the spec says nothing of is nobody's wish."""
+    ordered = VARIANT.model_copy(update={"consume_message_orderly": True})
+    assert group_standing(VARIANT).state == group_standing(ordered).state == "Same"
+    wish = ConsumerGroup.parse({"metadata": META, "spec": {"maxRetries": 3, "inOrder": True}})
+    held = ConsumerGroupsHeld(
+        groups=("a",),
+        new=(),
+        consumer_groups={"billing": ConsumerGroupView(name="billing", variants=[VARIANT])},
+    )
+    found = consumer_group_standing("billing", wish.spec.wish, held)
+    assert (found.state, found.what) == ("Differs", "inOrder false, not true")

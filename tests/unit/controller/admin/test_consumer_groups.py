@@ -7,6 +7,7 @@ from gantry_controller.metadata.events import (
     PutSubscriptionGroup,
     encode_event,
 )
+from gantry_protocol.admin_topics import ConsumerGroupWish
 from gantry_protocol.bodies import SubscriptionGroupConfig, decode_body, encode_body
 from support.admin_api import Api
 from support.controller_dispatcher import CLUSTER
@@ -42,6 +43,7 @@ async def test_settings_are_made_everywhere_by_one_event_and_once(admin: Api) ->
         "consumeBroadcastEnable": False,
         "retryQueueNums": 1,
         "retryMaxTimes": 3,
+        "consumeMessageOrderly": False,
     }
     assert config(admin, "b").retry_max_times == 3
 
@@ -84,3 +86,14 @@ async def test_what_cannot_be_is_refused(admin: Api) -> None:
     assert (await admin.call("PUT", GROUPS + "/a%20b", WISH))[0] == 409
     assert (await admin.call("PUT", GROUPS + "/billing", {"retryQueueNums": -1}))[0] == 400
     assert (await admin.call("PUT", GROUPS + "/billing", {"brokerId": 1}))[0] == 400
+
+
+async def test_the_order_of_consumption_stays_unless_it_is_wished(admin: Api) -> None:
+    """A resource of before, or an operator of before, says nothing of it."""
+    declare(admin, "a")
+    assert "consumeMessageOrderly" not in ConsumerGroupWish().to_json()
+    for wish, orderly in (({}, False), ({"consumeMessageOrderly": True}, True), ({}, True)):
+        status, view = await admin.call("PUT", GROUPS + "/billing", WISH | wish)
+        assert status == 200, view
+        assert config(admin).consume_message_orderly is orderly
+        assert view["variants"][0]["consumeMessageOrderly"] is orderly
