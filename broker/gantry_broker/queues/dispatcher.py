@@ -11,7 +11,8 @@ a run is handed out only at the very log offset where it was appended, by the ma
 appended it, and the log says the same; what is not there is read from the log.
 
 Refused there, and so read from the log: records that have no entry of the usual kind (of
-transactions, of system topics, parked ones), long runs, and everything that is too much to keep.
+transactions, of system topics, parked ones), those of lite topics, which have two, long runs, and
+everything that is too much to keep.
 """
 
 from collections import deque
@@ -21,6 +22,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from gantry_protocol.errors import BodyError, CorruptionError, RecordError
+from gantry_protocol.lite import MARK, lite_of, lite_queue
 from gantry_protocol.process import log as logs
 from gantry_protocol.records import SCHEDULE_TOPIC, RecordPeek, RecordRun, entry_code
 from gantry_protocol.records.layout import (
@@ -42,7 +44,8 @@ from gantry_broker.queues.recent_keys import NEVER, REBUILD_BYTES, RecentKeys
 from gantry_broker.queues.rows import Head
 from gantry_broker.store.contract import QueueKey
 from gantry_broker.store.tables.changes import apply_change
-from gantry_broker.store.tables.names import STATE_TOPIC, SYSTEM_TOPICS
+from gantry_broker.store.tables.expired import decode_ends
+from gantry_broker.store.tables.names import EXPIRED_TOPIC, STATE_TOPIC, SYSTEM_TOPICS
 from gantry_broker.store.tables.offsets import ConsumerOffsets
 from gantry_broker.store.tables.state_records import Gathered, decode_piece, gather
 from gantry_broker.store.tables.topics import TopicTable, is_topic_name
@@ -106,6 +109,7 @@ class AppendedRuns:
             or common.sys_flag & TRANSACTION_MASK
             or common.topic == SCHEDULE_TOPIC
             or common.topic in SYSTEM_TOPICS
+            or MARK in run.properties
             or not is_topic_name(common.topic)
         ):
             return
@@ -278,6 +282,10 @@ class Dispatcher:
             if self.queues.fresh >= BATCH_ENTRIES:
                 self.store()
             yield
+        for _ in self.queues.lite.trim(start):
+            if self.queues.lite.fresh >= BATCH_ENTRIES:
+                self.store()
+            yield
         self.keys.trim(start)
         self._trimmed_to = start
         self.store()
@@ -358,6 +366,8 @@ class Dispatcher:
                     queue.fresh += pack(physical, size, entry_code(topic, properties, stored_ms))
                     queue.max_offset = number + 1
                     fresh += 1
+                    if MARK in properties:
+                        self._take_lite(topic, properties, fields, touched)
                 if step != TRANSACTION_ROLLBACK:
                     unique = add_keys(topic, properties, physical, stored_ms)
                     if recent is not None and unique and not topic.startswith(NEVER):
@@ -418,10 +428,24 @@ class Dispatcher:
             if topic == STATE_TOPIC:
                 self._complete(body, Offset(offset))
                 return
+            if topic == EXPIRED_TOPIC:
+                self.queues.lite.end(decode_ends(body))
+                return
             for name in apply_change(self.topics, self.offsets, topic, body):
                 self.queues.hide_topic(name)
         except BodyError as error:
             raise CorruptionError(*self._log.locate(Offset(offset)), str(error)) from error
+
+    def _take_lite(
+        self, topic: bytes, properties: bytes, fields: Fields, touched: dict[QueueKey, None]
+    ) -> None:
+        """Take in that a record belongs to a lite topic, if it does."""
+        lite = lite_of(topic, properties)
+        if lite is not None:
+            name = lite_queue(topic.decode(), lite)
+            physical, size, _, _, _, stored_ms, *_ = fields
+            self.queues.lite.add(name, physical, size, stored_ms)
+            touched[name, 0] = None
 
     def _complete(self, body: bytes, offset: Offset) -> None:
         """Take in a piece of a state; news only where the log began after what it speaks of.

@@ -542,7 +542,7 @@ class MessageStore:
         elif record.topic == TOPICS_TOPIC:
             for name in decode_change(body).removed:
                 self.offsets.end_topic(name)
-        else:
+        elif record.topic == STATE_TOPIC:
             piece = decode_piece(body)
             self.offsets.foresee(piece.offsets, again=True)
             self._next.update({row[:2]: row[3] for row in piece.queues})

@@ -8,9 +8,12 @@ and kept in two generations of bounded size. What changed since the last batch i
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from gantry_protocol.lite import is_lite_queue
+
 from gantry_broker.queues import rows
 from gantry_broker.queues.consume_queue import ConsumeQueue
 from gantry_broker.queues.kv import KeyValue, KvBatch
+from gantry_broker.queues.lite_index import LiteIndex
 from gantry_broker.store.contract import QueueKey
 
 HOT_QUEUES = 16_384  # handles in one generation; there are two, about 400 bytes for each
@@ -24,6 +27,7 @@ class QueueTable:
 
     Attributes:
         fresh: entries and other changes that are in no batch yet, about.
+        lite: the lite topics, whose queues are found here, too.
     """
 
     def __init__(self, kv: KeyValue) -> None:
@@ -32,12 +36,15 @@ class QueueTable:
         self._hot: dict[QueueKey, ConsumeQueue] = {}
         self._cooling: dict[QueueKey, ConsumeQueue] = {}
         self.fresh = 0
+        self.lite = LiteIndex(kv)
 
     def get(self, key: QueueKey) -> ConsumeQueue | None:
         """The queue, or None when it has never had a record; do not keep it."""
         queue = self._changed.get(key) or self._hot.get(key)
         if queue is not None:
             return queue
+        if is_lite_queue(key[0]):
+            return self.lite.queue(key)
         queue = self._cooling.get(key) or self._load(key)
         if queue is not None:
             self._keep(queue)
@@ -68,6 +75,7 @@ class QueueTable:
 
     def hide_topic(self, topic: str) -> None:
         """Serve nothing of what a topic has had up to now, from nowhere."""
+        self.lite.hide_parent(topic)
         known = {key for key in self._changed if key[0] == topic}
         known.update(
             rows.decode_queue_key(key) for key, _ in self._kv.pairs(*rows.queues_of(topic))
@@ -117,6 +125,7 @@ class QueueTable:
             self._keep(queue)
         self._changed.clear()
         self.fresh = 0
+        self.lite.store(batch)
 
     def _keep(self, queue: ConsumeQueue) -> None:
         if len(self._hot) >= HOT_QUEUES:

@@ -18,6 +18,7 @@ from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.log.units import parse_unit, unit_size
 from gantry_broker.queues.consume_queue import ConsumeQueue
+from gantry_broker.queues.lite_index import LiteQueue
 from gantry_broker.queues.rows import ENTRY, ENTRY_BYTES
 from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
 
@@ -26,6 +27,8 @@ _SCAN_ENTRIES = 800
 _SCAN_PER_MESSAGE = 20
 _STEP_ENTRIES = 256  # looked at before more are fetched, where a filter may let few through
 _HEAD = struct.Struct(">i16xqq")  # size, queue offset, physical offset
+_PLACE = struct.Struct(">iiq")  # queue id, flag and queue offset, behind the body's sum
+_PLACE_AT = 12
 _HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, whatever the born host
 _INT32 = struct.Struct(">i")
 Wanted: TypeAlias = list[tuple[int, int, int]]  # queue offset, log offset and size of records
@@ -71,6 +74,8 @@ def get(
         ColdError: ``fetch`` gave None.
         CorruptionError: the queue does not fit the log, or the next record is damaged.
     """
+    if isinstance(queue, LiteQueue):
+        return _get_lite(log, queue, offset, limits, fetch or log.read)
     low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
     first = queue.first if queue is not None and tiered else low
     refusal = _position(offset, first, low, high)
@@ -106,6 +111,53 @@ def get(
     return GetResult(status, at, first, high, body, len(wanted))
 
 
+def _get_lite(
+    log: CommitLog, queue: LiteQueue, offset: int, limits: ReadLimits, fetch: Fetch
+) -> GetResult:
+    """Records of a lite topic from ``offset`` on, which may stand between two of them.
+
+    They say queue 0 and their offset in the lite topic, whatever they say of the parent's queue.
+    """
+    low, high = queue.min_offset, queue.max_offset
+    if offset < low:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset >= high:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+    wanted: Wanted = []
+    total_bytes, at = 0, offset
+    entries = queue.entries(offset, max(1, limits.max_count))
+    for physical, size, _ in ENTRY.iter_unpack(entries):
+        if wanted and total_bytes + size > limits.max_bytes:
+            break
+        wanted.append((physical, physical, size))
+        total_bytes += size
+        at = physical + 1
+    if not wanted:
+        raise _lost(queue, offset)
+    parts: list[bytes] = []
+    cold: list[tuple[Offset, int]] = []
+    for _, physical, size in wanted:
+        start, length = _extent(log, queue, [(physical, physical, size)])
+        data = fetch(start, length)
+        if data is None:
+            cold.append((start, length))
+            continue
+        if len(data) != length or _HEAD.unpack_from(data)[::2] != (size, physical):
+            raise _damaged(queue, physical)
+        parts.append(_with_place(data, physical))
+    if cold:
+        raise ColdError(cold)
+    return GetResult(GetStatus.FOUND, at, low, high, b"".join(parts), len(wanted))
+
+
+def _with_place(data: bytes, offset: int) -> bytes:
+    """The record with another place: no checksum covers it."""
+    made = bytearray(data)
+    _, flag, _ = _PLACE.unpack_from(made, _PLACE_AT)
+    _PLACE.pack_into(made, _PLACE_AT, 0, flag, offset)
+    return bytes(made)
+
+
 def _position(offset: int, first: int, low: int, high: int) -> tuple[GetStatus, int] | None:
     """Status and correction for an offset that has no record; the order is upstream's."""
     if high == 0:
@@ -132,6 +184,8 @@ def offset_at_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper
             after it (after all: the end).
     """
     low, high = queue.min_offset, queue.max_offset
+    if isinstance(queue, LiteQueue):
+        return low
     while low < high:
         middle = (low + high) // 2
         stored_at = store_time(log, queue, middle)
@@ -162,6 +216,8 @@ def first_kept(queue: ConsumeQueue, log_start: Offset) -> int:
 
 def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
     """The store time of the record at ``offset``, ms."""
+    if isinstance(queue, LiteQueue):
+        return queue.stored_ms
     physical, size, _ = ENTRY.unpack(_entries(queue, offset, 1))
     head = _record(log, queue, offset, physical, size, max_bytes=_HEAD_BYTES)
     (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_OFFSET)
