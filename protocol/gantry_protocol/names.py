@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from gantry_protocol.errors import NameRefused
+from gantry_protocol.lite import lite_problem
 
 TOPIC_CHARS_MAX = 127
 LONG_TOPIC_CHARS_MAX = 255  # retry topics and dead letters, which are named after a group
@@ -78,6 +79,10 @@ def _default_topic(name: str) -> str | None:
     return topic_problem(name) if name else None  # some clients know none
 
 
+def _lite_topic(name: str) -> str | None:
+    return lite_problem(name) if name else None  # of a message that belongs to none
+
+
 _any_topic = _no_longer_than(LONG_TOPIC_CHARS_MAX, "topic")
 _producer_group = _no_longer_than(GROUP_CHARS_MAX, "group")
 _client = _no_longer_than(CLIENT_CHARS_MAX, "client id")
@@ -89,6 +94,8 @@ CHECKS: dict[str, Check] = {
     "topic": topic_problem,
     "topic_name": topic_problem,
     "origin_topic": topic_problem,
+    "parent_topic": topic_problem,
+    "lite_topic": _lite_topic,
     "default_topic": _default_topic,
     "group": group_problem,
     "group_name": group_problem,

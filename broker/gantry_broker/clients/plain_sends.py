@@ -22,6 +22,7 @@ from gantry_protocol.errors import RecordError
 from gantry_protocol.headers.client import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.hosts import split_address
+from gantry_protocol.lite import LITE_TOPIC, LITE_TYPE, lite_problem
 from gantry_protocol.queue_map import MAPPED, MAPPED_QUEUES_MAX
 from gantry_protocol.records import (
     MAX_BODY_BYTES,
@@ -57,6 +58,7 @@ from gantry_protocol.records.properties import (
 from gantry_protocol.records.properties import TRANSACTION_PREPARED as TRAN_MSG
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED, OFFSETS_MAX, SendAnswers
+from gantry_protocol.settings.lite import MESSAGE_TYPE
 from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
@@ -87,9 +89,9 @@ _RECALL = "TIMER_DEL_UNIQKEY"  # upstream's brokers write it into records of the
 _TIMER_START = "TIMER_DEL"  # of this one, and of all that ask for a moment
 _TIMER_NAMES = frozenset((TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS, _RECALL))
 _DELAYED_BATCH = "a batch cannot be delayed."
-_FOR_THE_MASTER = (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG, REPLY_TO_CLIENT)
+_FOR_THE_MASTER = (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG, REPLY_TO_CLIENT, LITE_TOPIC)
 # What each message of a batch is refused for, as far as a glance at all of them tells.
-_SPECIAL = tuple(name.encode() for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG))
+_SPECIAL = tuple(name.encode() for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG, LITE_TOPIC))
 _NOT_STORED = tuple(  # each with the separator that follows it
     name + NAME_VALUE_SEPARATOR for name in (POP_CK, MSG_REGION, TRACE_ON, CLUSTER)
 )
@@ -188,6 +190,7 @@ class PlainSender:
             _check_topic(conn, header, topic)
             or _check_message(request.body, header, asked, is_half)
             or (self._refuse_half() if is_half else None)
+            or (self._refuse_lite(topic, asked, is_half) if LITE_TOPIC in asked else None)
         )
         if refusal is not None:
             return refuse_send(request, refusal)
@@ -236,6 +239,22 @@ class PlainSender:
 
     def _refuse_half(self) -> Refusal | None:
         """The reason why no half message is taken now."""
+        return None
+
+    def _refuse_lite(
+        self, topic: TopicConfig, asked: Mapping[str, str], is_half: bool
+    ) -> Refusal | None:
+        """The reason why a message of a lite topic is not taken."""
+        problem = lite_problem(asked[LITE_TOPIC])
+        if problem is not None:
+            return _illegal(problem)
+        if topic.attributes.get(MESSAGE_TYPE) != LITE_TYPE:
+            return _illegal(
+                f"it is for a lite topic, and topic[{topic.topic_name}] has none: make it with"
+                f" {MESSAGE_TYPE}={LITE_TYPE}"
+            )
+        if is_half or asks_for_delay(asked):
+            return _illegal("a message of a lite topic is neither delayed nor half a transaction")
         return None
 
     def _as_request(self, conn: Connection, record: MessageRecord, client_id: str) -> MessageRecord:
@@ -301,6 +320,8 @@ class PlainSender:
                 raise RecordError(_DELAYED_BATCH)
             if _says_half(asked):
                 raise RecordError("half messages cannot be sent in a batch")
+            if LITE_TOPIC in asked:
+                raise RecordError("messages of lite topics cannot be sent in a batch")
         return scan_run(body, common) or [
             replace(common, body=message.body, properties=message.properties, flag=message.flag)
             for message in messages

@@ -32,6 +32,7 @@ from gantry_broker.clients.delivery import Delivery
 from gantry_broker.clients.drain import GRACE_S, GroupDrain, Leaving, Staying
 from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
+from gantry_broker.clients.lite.requests import LiteRequests
 from gantry_broker.clients.mapped.committed_later import CommittedLater
 from gantry_broker.clients.mapped.handing_over import HandingOver
 from gantry_broker.clients.mapped.places import PHYSICAL
@@ -122,6 +123,7 @@ class ClientProcessor:
         drain: of the group, if it is drained.
         age: forgets the offsets that nobody uses.
         delivery: brings parked messages to their queues.
+        lite: lite topics.
         mapped: requests about mapped topics.
         pops: consumption by POP.
         replies: answers to the producers that wait for them.
@@ -223,6 +225,14 @@ class ClientProcessor:
             positions.refuse_new,
             has_read,
         )
+        self.lite = LiteRequests(
+            view,
+            self.pops,
+            self._creation,
+            self._writer,
+            lambda: int(clock() * 1000),
+            self.traffic,
+        )
         modes = RequestModeRequests(view, self.pops.book, self._sessions)
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
@@ -318,6 +328,7 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
+        self._handlers.update(self.lite.handlers())
         if access is not None:
             users = UserRequests(access)
             self._handlers.update(dict.fromkeys(map(RequestCode, USER_CODES), users.pass_on))
@@ -327,7 +338,7 @@ class ClientProcessor:
             lambda group: bool(self._sessions.client_ids(group)),
             self._writer.soon,
             offsets_kept_hours,
-            self.pops.taking.take_groups,
+            lambda: self.pops.taking.take_groups() | self.lite.popping.taking.take_groups(),
         )
         self.delivery = self.drain.delivery = Delivery(view, levels, clock, self.recalls)
         self.drain.learned()
@@ -427,6 +438,7 @@ class ClientProcessor:
         self.replies.connection_closed(conn)
         self._puller.parking.drop(conn)
         self.pops.polls.drop(conn)
+        self.lite.connection_closed(conn)
         self.resent.connection_closed(conn)
         self._sessions.connection_closed(conn)
 
@@ -447,6 +459,7 @@ class ClientProcessor:
         self.delivery.close()
         self._rounds.close()
         self.transactions.close()
+        self.lite.close()
         self.pops.close()
         self._writer.close()
         self._puller.close()

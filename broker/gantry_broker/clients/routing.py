@@ -74,6 +74,8 @@ WRITING_CODES = frozenset(
         RequestCode.ACK_MESSAGE,
         RequestCode.BATCH_ACK_MESSAGE,
         RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.POP_LITE_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
     }
 )
 _HEART_BEAT = RequestCode.HEART_BEAT  # to look a member up costs a tenth of a microsecond

@@ -17,8 +17,10 @@ where that is to go (``replies``).
 from collections.abc import Callable, Mapping, Sequence
 
 from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RecordError
+from gantry_protocol.lite import LITE_TOPIC, lite_queue
 from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records import MessageRecord, decode_properties
 from gantry_protocol.records.properties import (
@@ -45,6 +47,7 @@ from gantry_broker.clients.core.delay.retries import DEAD_LETTER_PREFIX, RETRY_P
 from gantry_broker.clients.core.transactions.records import half_record
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.drain import GroupDrain
+from gantry_broker.clients.lite.rules import LITE_TOPICS_MAX
 from gantry_broker.clients.lock_keeping import LockBook
 from gantry_broker.clients.plain_sends import (
     CONFIRMED,
@@ -124,6 +127,18 @@ class Sender(PlainSender):
         answer = self.store(conn, request, header, topic)
         if answer is not None:
             conn.reply(request, answer)
+
+    def _refuse_lite(
+        self, topic: TopicConfig, asked: Mapping[str, str], is_half: bool
+    ) -> Refusal | None:
+        store = self._group.store
+        refusal = super()._refuse_lite(topic, asked, is_half)
+        if refusal is not None or store.lite_count("") < LITE_TOPICS_MAX:
+            return refusal
+        if store.has_lite(lite_queue(topic.topic_name, asked[LITE_TOPIC])):
+            return None
+        remark = f"[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]{LITE_TOPICS_MAX} lite topics are there"
+        return Refusal(ResponseCode.LMQ_QUOTA_EXCEEDED, remark)
 
     def sought(self, conn: Connection, request: RemotingCommand) -> list[MessageRecord]:
         """The records that a send would store; none if it would be refused.

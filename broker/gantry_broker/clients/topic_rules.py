@@ -14,9 +14,15 @@ from gantry_protocol.queue_map import MAPPED, number_of
 from gantry_protocol.records import MAX_TOPIC_BYTES, SCHEDULE_TOPIC
 
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
+from gantry_broker.clients.core.lite.records import LITE_TOPIC
 from gantry_broker.clients.core.pop.records import POP_TOPIC
 from gantry_broker.store.contract import Refusal
-from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
+from gantry_broker.store.tables.names import (
+    EXPIRED_TOPIC,
+    OFFSETS_TOPIC,
+    STATE_TOPIC,
+    TOPICS_TOPIC,
+)
 
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group
@@ -38,6 +44,8 @@ _NOT_FOR_CLIENTS = frozenset(
         OFFSETS_TOPIC,
         STATE_TOPIC,
         POP_TOPIC,
+        LITE_TOPIC,
+        EXPIRED_TOPIC,
     }
 )
 

@@ -54,6 +54,10 @@ class ConsumerBook(Protocol):
     def configs(self) -> SubscriptionGroupTable:
         """Every consumer group that was given a setting."""
 
+    @property
+    def is_current(self) -> bool:
+        """Whether no newer settings have been heard of than were read."""
+
     def serve(self, here: Here) -> None:
         """``here`` are the sessions of this mastership."""
 

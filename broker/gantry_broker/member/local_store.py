@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError
+from gantry_protocol.lite import lite_queue, parent_and_lite
 from gantry_protocol.types import Offset
 from msgspec.structs import replace
 
@@ -27,6 +28,7 @@ from gantry_broker.store.contract import (
     GetStatus,
     KeyRead,
     Learned,
+    LiteTopic,
     QueueKey,
     QueueOffsets,
     QueueQuestion,
@@ -225,6 +227,22 @@ class LocalStore:
             return found
         earlier = tier.since(Queue(*key), since, Local(store.log.log_start, low))
         return found if earlier is None else max(first, min(found, earlier))
+
+    def lite_topics(self, parent: str, after: str, count: int) -> list[LiteTopic]:
+        """Lite topics of a parent; see ``Store``."""
+        page = self.messages.lite.page(lite_queue(parent, ""), lite_queue(parent, after), count)
+        return [
+            LiteTopic(parent_and_lite(name)[1], head.last, head.stored_ms) for name, head in page
+        ]
+
+    def lite_count(self, parent: str) -> int:
+        """How many there are; see ``Store``."""
+        lite = self.messages.lite
+        return lite.counts.get(parent, 0) if parent else len(lite)
+
+    def has_lite(self, queue: str) -> bool:
+        """Whether there is one; see ``Store``."""
+        return self.messages.lite.head(queue) is not None
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Nothing below a log offset is needed any more; see ``Store``."""

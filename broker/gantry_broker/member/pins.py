@@ -10,6 +10,8 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.clients.core.delay.levels import QUEUES
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
+from gantry_broker.clients.core.lite.records import GROUP as LITE_GROUP
+from gantry_broker.clients.core.lite.records import LITE_TOPIC
 from gantry_broker.clients.core.pop.records import GROUP as POP_GROUP
 from gantry_broker.clients.core.pop.records import POP_TOPIC
 from gantry_broker.clients.core.transactions.records import GROUP, HALF_TOPIC, OP_TOPIC
@@ -39,8 +41,12 @@ def transaction_pins(store: MessageStore) -> tuple[Offset, ...]:
 
 
 def pop_pin(store: MessageStore) -> Offset | None:
-    """The same for consumption by POP: from its newest table on; None without any record of it."""
-    return _needed(store, POP_GROUP, POP_TOPIC)
+    """The same for consumption by POP: from its newest table on; None without any record of it.
+
+    And for subscriptions to lite topics, from the oldest that is said nowhere behind.
+    """
+    found = (_needed(store, *one) for one in ((POP_GROUP, POP_TOPIC), (LITE_GROUP, LITE_TOPIC)))
+    return min((at for at in found if at is not None), default=None)
 
 
 def _needed(store: MessageStore, group: str, topic: str) -> Offset | None:

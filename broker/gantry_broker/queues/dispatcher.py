@@ -366,8 +366,6 @@ class Dispatcher:
                     queue.fresh += pack(physical, size, entry_code(topic, properties, stored_ms))
                     queue.max_offset = number + 1
                     fresh += 1
-                    if MARK in properties:
-                        self._take_lite(topic, properties, fields, touched)
                 if step != TRANSACTION_ROLLBACK:
                     unique = add_keys(topic, properties, physical, stored_ms)
                     if recent is not None and unique and not topic.startswith(NEVER):
@@ -375,8 +373,8 @@ class Dispatcher:
                         recent.note(mark, physical, stored_ms)
                 if stored_ms > newest_ms:
                     newest_ms = stored_ms
-                if is_system:
-                    self._apply(data, key[0], fields)
+                if is_system or MARK in properties:
+                    self._apply(data, key[0], fields, touched)
                 at = physical + size
                 if fresh >= BATCH_ENTRIES:
                     self._reached(at, newest_ms)
@@ -420,8 +418,13 @@ class Dispatcher:
             f" {queue.max_offset} comes next",
         )
 
-    def _apply(self, data: bytes, topic: str, fields: Fields) -> None:
-        """Take in what a record of a system topic says."""
+    def _apply(
+        self, data: bytes, topic: str, fields: Fields, touched: dict[QueueKey, None]
+    ) -> None:
+        """Take in what a record of a system topic, or of a lite topic, says."""
+        if topic not in SYSTEM_TOPICS:
+            self._take_lite(fields, touched)
+            return
         offset, body_start, body_size = fields[0], *fields[-2:]
         body = data[body_start : body_start + body_size]
         try:
@@ -436,14 +439,12 @@ class Dispatcher:
         except BodyError as error:
             raise CorruptionError(*self._log.locate(Offset(offset)), str(error)) from error
 
-    def _take_lite(
-        self, topic: bytes, properties: bytes, fields: Fields, touched: dict[QueueKey, None]
-    ) -> None:
+    def _take_lite(self, fields: Fields, touched: dict[QueueKey, None]) -> None:
         """Take in that a record belongs to a lite topic, if it does."""
+        physical, size, _, _, flag, stored_ms, topic, properties, *_ = fields
         lite = lite_of(topic, properties)
-        if lite is not None:
+        if lite is not None and flag & TRANSACTION_MASK not in rows.NO_ENTRY:
             name = lite_queue(topic.decode(), lite)
-            physical, size, _, _, _, stored_ms, *_ = fields
             self.queues.lite.add(name, physical, size, stored_ms)
             touched[name, 0] = None
 

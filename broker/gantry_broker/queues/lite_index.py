@@ -36,6 +36,7 @@ _HEAD = struct.Struct(">qqq")
 _SIZE = struct.Struct(">i")
 _OFFSET = struct.Struct(">Q")
 _ENTRIES, _HEADS = b"l", b"m"
+_BEHIND = b"%"  # the byte that follows the dollar
 _ALL_ENTRIES, _ALL_HEADS = (b"l", b"m"), (b"m", b"n")
 
 
@@ -126,7 +127,7 @@ class LiteIndex:
         prefix = lite_queue(parent, "")
         names = {name for name in self._changed if name.startswith(prefix)}
         start = _head_key(prefix)
-        for key, _ in self._kv.pairs(start, start[:-1] + b"%"):  # the byte behind the dollar
+        for key, _ in self._kv.pairs(start, start[:-1] + _BEHIND):
             names.add(_name(key))
         for name in sorted(names):
             head = self.head(name)
@@ -148,10 +149,10 @@ class LiteIndex:
             at = page[-1][0] + b"\0"
             yield
 
-    def page(self, after: str, count: int) -> list[tuple[str, Head]]:
-        """The lite topics behind ``after``, in order, as the last batch has them."""
-        start = _head_key(after) + b"\0" if after else _ALL_HEADS[0]
-        pairs = islice(self._kv.pairs(start, _ALL_HEADS[1]), count)
+    def page(self, prefix: str, after: str, count: int) -> list[tuple[str, Head]]:
+        """Names behind ``after`` that begin so, which ends with a dollar, as the rows have them."""
+        stop = _head_key(prefix)[:-1] + _BEHIND
+        pairs = islice(self._kv.pairs(_head_key(after) + b"\0", stop), count)
         return [(_name(key), Head(*_HEAD.unpack(value))) for key, value in pairs]
 
     def store(self, batch: KvBatch) -> None:

@@ -54,6 +54,7 @@ class MessageStore:
         on_lost: called once with that, in any thread.
         scrubber: compares the log with its checksums, once it was told to.
         recent: keys of the newest records: a replica's of what is dispatched, a master's of all.
+        lite: the lite topics, as of ``dispatched``.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class MessageStore:
         self._kv = kv
         kv.on_lost = self._lose
         self._dispatcher = Dispatcher(self.log, kv, head)
+        self.lite = self._dispatcher.queues.lite
         self._saver = Saver(kv)
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
@@ -424,8 +426,7 @@ class MessageStore:
 
     def local_min_offset(self, topic: str, queue_id: int) -> int:
         """The first queue offset that is served from the local log; 0 without any record."""
-        queue = self._queues.get((topic, queue_id))
-        return 0 if queue is None else queue.min_offset
+        return 0 if (queue := self._queues.get((topic, queue_id))) is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """One past the last confirmed queue offset; 0 without any record."""
@@ -523,8 +524,7 @@ class MessageStore:
 
     def _next_offset(self, key: QueueKey) -> int:
         assert self._next is not None
-        number = self._next.get(key)
-        if number is not None:
+        if (number := self._next.get(key)) is not None:
             return number
         queue = self._queues.get(key)
         return self.first_offset(*key) if queue is None else queue.max_offset

@@ -193,6 +193,20 @@ class QueueOffsets(msgspec.Struct, frozen=True):
     found: int | None = None
 
 
+class LiteTopic(msgspec.Struct, frozen=True):
+    """A lite topic.
+
+    Attributes:
+        name: its own, without its parent's.
+        last: the offset of its last message.
+        stored_ms: when that one was stored.
+    """
+
+    name: str
+    last: int
+    stored_ms: int
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """The tables as of a log offset.
 
@@ -274,6 +288,18 @@ class Store(RecordStore, Protocol):
 
     def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
         """The offsets of some queues; the answers stand in the order of the questions."""
+
+    def lite_topics(self, parent: str, after: str, count: int) -> list[LiteTopic]:
+        """Confirmed lite topics of a parent behind the one of this name, in order.
+
+        Some that have just come, or got a message, may be missing, or be as they were.
+        """
+
+    def lite_count(self, parent: str) -> int:
+        """How many confirmed lite topics a parent has; of all parents where it is empty."""
+
+    def has_lite(self, queue: str) -> bool:
+        """Whether the lite topic whose queue has this name has a confirmed message."""
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Nothing below a log offset is needed any more by anybody above.

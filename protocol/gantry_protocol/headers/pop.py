@@ -55,13 +55,14 @@ class PopMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AckMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """AckMessage (200051). ``extra_info`` is the receipt."""
+    """AckMessage (200051). ``extra_info`` is the receipt; ``topic`` is a lite topic's parent."""
 
     consumer_group: str
     topic: str
     queue_id: Int32
     extra_info: str
     offset: Int64
+    lite_topic: str | None = None
 
 
 class ChangeInvisibleTimeRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,6 +78,7 @@ class ChangeInvisibleTimeRequestHeader(msgspec.Struct, frozen=True, rename="came
     offset: Int64
     invisible_time: Int64
     renew: bool = msgspec.field(name="gantryRenew", default=False)
+    lite_topic: str | None = None
 
 
 class ChangeInvisibleTimeResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

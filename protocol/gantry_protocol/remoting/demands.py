@@ -131,6 +131,17 @@ class _GroupOnTopic(Body, frozen=True):
     consumer_group: str
 
 
+class _Subscription(Body, frozen=True):
+    group: str
+    topic: str
+
+
+class _Subscriptions(Body, frozen=True):
+    """LiteSubscriptionCtl (200071)."""
+
+    subscription_set: list[_Subscription]
+
+
 class _TopicName(Body, frozen=True):
     """UpdateAndCreateStaticTopic (513)."""
 
@@ -173,6 +184,12 @@ def _locks(command: RemotingCommand, _: str) -> Demands:
 def _assignment(command: RemotingCommand, _: str) -> Demands:
     body = decode_body(_GroupOnTopic, command.body)
     return group(body.consumer_group, SUB), topic(body.topic, SUB)
+
+
+def _lite_subscriptions(command: RemotingCommand, _: str) -> Demands:
+    for item in decode_body(_Subscriptions, command.body).subscription_set:
+        yield group(item.group, SUB)
+        yield topic(item.topic, SUB)
 
 
 def _mode(command: RemotingCommand, _: str) -> Demands:
@@ -249,6 +266,8 @@ TABLE: Mapping[int, Row] = {
     RequestCode.NOTIFICATION: _PULL,
     RequestCode.POLLING_INFO: _fields(*READ, topics="topic", groups="consumerGroup"),
     RequestCode.QUERY_ASSIGNMENT: _assignment,
+    RequestCode.POP_LITE_MESSAGE: _PULL,
+    RequestCode.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
     # Both.
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.UNREGISTER_CLIENT: _unregister,
@@ -265,7 +284,12 @@ TABLE: Mapping[int, Row] = {
     RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _on_all_topics(GET),
     RequestCode.GET_ALL_TOPIC_CONFIG: _on_all_topics(GET),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _on_cluster(GET),
+    RequestCode.GET_PARENT_TOPIC_INFO: _fields(GET, topics="topic"),
+    RequestCode.GET_LITE_TOPIC_INFO: _fields(GET, topics="parentTopic"),
     # Administrators of consumer groups.
+    RequestCode.GET_LITE_CLIENT_INFO: _fields(GET, topics="parentTopic", groups="group"),
+    RequestCode.GET_LITE_GROUP_INFO: _fields(GET, groups="group"),
+    RequestCode.TRIGGER_LITE_DISPATCH: _fields(UPDATE, groups="group"),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group_setting,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _group_list,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _fields(DELETE, groups="groupName"),
@@ -287,6 +311,7 @@ TABLE: Mapping[int, Row] = {
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _on_cluster(GET),
     RequestCode.GET_ALL_CONSUMER_OFFSET: _on_all_groups(GET),
     # Administrators of brokers.
+    RequestCode.GET_BROKER_LITE_INFO: _on_cluster(GET),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: _on_cluster(GET),
     RequestCode.GET_ALL_PRODUCER_INFO: _on_cluster(GET),
     RequestCode.GET_BROKER_RUNTIME_INFO: _on_cluster(GET),

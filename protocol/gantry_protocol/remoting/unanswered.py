@@ -47,6 +47,7 @@ REPEATABLE = (
         RequestCode.CONSUMER_SEND_MSG_BACK,
         RequestCode.ACK_MESSAGE,  # by receipts, which are good at any master
         RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.LITE_SUBSCRIPTION_CTL,
         RequestCode.SEND_REPLY_MESSAGE,  # whoever has its reply waits for no other
         RequestCode.SEND_REPLY_MESSAGE_V2,
         RequestCode.END_TRANSACTION,

@@ -14,7 +14,7 @@ import asyncio
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from gantry_protocol.command import RemotingCommand
@@ -23,7 +23,7 @@ from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients.waiting_room import RoomLimits, WaitingRoom, held_bytes
-from gantry_broker.store.contract import QueueKey, RecordStore
+from gantry_broker.store.contract import Confirmed, QueueKey
 
 MAX_WAIT_S = 60.0
 REST_FIRST_S = 0.1  # between two looks at what is visible and cannot be handed out; then twice that
@@ -81,6 +81,15 @@ class _Line:
         self.timer: asyncio.TimerHandle | None = None
 
 
+class Arrivals(Protocol):
+    """A store, as far as it tells of messages."""
+
+    def subscribe(
+        self, confirmed: Confirmed, topics: Collection[str] | None = None
+    ) -> Callable[[], None]:
+        """Tell of each rise of confirm; see ``RecordStore``."""
+
+
 class Polls:
     """See the module.
 
@@ -93,7 +102,7 @@ class Polls:
         room: what waits now.
     """
 
-    def __init__(self, store: RecordStore, next_due_s: Callable[[Place], float | None]) -> None:
+    def __init__(self, store: Arrivals, next_due_s: Callable[[Place], float | None]) -> None:
         self.room = WaitingRoom(_LIMITS)
         self._store = store
         self._next_due_s = next_due_s

@@ -31,6 +31,7 @@ from gantry_protocol.headers.pop import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
+from gantry_protocol.lite import is_lite_queue, lite_queue
 from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 
@@ -102,6 +103,9 @@ class PopRequests:
         acked: messages that were acknowledged.
         changed: messages whose invisible time was changed.
         over: receipts that were over or unknown.
+        lite_changed: is told of each queue of a lite topic in which something was acknowledged or
+            put off.
+        lite_ready: is told when the log was read, or something was taken back.
     """
 
     def __init__(
@@ -114,9 +118,9 @@ class PopRequests:
         refuse_new: RefuseNew,
         has_read: HasRead | None = None,
     ) -> None:
-        self.acked = 0
-        self.changed = 0
-        self.over = 0
+        self.acked = self.changed = self.over = 0
+        self.lite_changed: Callable[[QueueId], None] = lambda queue_id: None
+        self.lite_ready: Callable[[], None] = lambda: None
         self._view = view
         self._traffic = traffic
         self._has_read = has_read
@@ -136,6 +140,7 @@ class PopRequests:
     def _book_changed(self) -> None:
         """The log was read, or could not be, or something was taken back."""
         self.polls.wake_all()
+        self.lite_ready()
         self.early.serve_all()
 
     # ---- PopMessage
@@ -340,12 +345,12 @@ class PopRequests:
         held = self._held(header)
         if isinstance(held, Refusal):
             return reply(request, *held)
-        queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
+        queue_id = _queue_of(header)
 
         def done(outcome: SendOutcome) -> None:
             if not request.is_oneway:
                 conn.reply(request, reply(request, outcome.code, outcome.remark))
-            self.polls.wake_queue(header.topic, header.consumer_group, header.queue_id)
+            self._changed(queue_id, self.polls.wake_queue)
 
         if held is None:
             self.book.settled(done)
@@ -353,6 +358,12 @@ class PopRequests:
             self.acked += 1
             self.book.record([Acked(queue_id, [header.offset])], done)
         return None
+
+    def _changed(self, queue_id: QueueId, tell: Callable[[str, str, int], None]) -> None:
+        if is_lite_queue(queue_id.topic):
+            self.lite_changed(queue_id)
+        else:
+            tell(queue_id.topic, queue_id.group, queue_id.queue_id)
 
     def _batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         body = decode_request(BatchAcks, request.body)
@@ -399,7 +410,7 @@ class PopRequests:
         if held is None:
             remark = "the message is acknowledged"
             return reply(request, ResponseCode.NO_MESSAGE, remark)
-        queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
+        queue_id = _queue_of(header)
         revive = parse_receipt(header.extra_info).revive_queue
         popped_ms = max(self.book.clocks().wall_ms, held.popped_ms + 1)
         invisible_ms = header.invisible_time
@@ -416,7 +427,7 @@ class PopRequests:
                 ext = to_ext(answer)
             if not request.is_oneway:
                 conn.reply(request, reply(request, outcome.code, outcome.remark, ext))
-            self.polls.rearm(header.topic, header.consumer_group, header.queue_id)
+            self._changed(queue_id, self.polls.rearm)
 
         self.book.record([event], done)
         return None
@@ -438,7 +449,7 @@ class PopRequests:
         refusal = self._barred() or self._not_read() or self._view.accepting_writes()
         if refusal is not None:
             return refusal
-        queue_id = QueueId(header.consumer_group, header.topic, header.queue_id)
+        queue_id = _queue_of(header)
         state = self.book.ledger.state(queue_id, receipt.offset, receipt.popped_ms)
         if state is DeliveryState.CURRENT:
             return self.book.ledger.queues[queue_id].held[receipt.offset].message
@@ -541,6 +552,12 @@ class PopRequests:
         """Answer a request, if anybody is there who wants it."""
         if not poll.connection.closed and not poll.request.is_oneway:
             poll.connection.reply(poll.request, answer)
+
+
+def _queue_of(header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader) -> QueueId:
+    """The queue of a receipt; a lite topic is one."""
+    topic = lite_queue(header.topic, header.lite_topic) if header.lite_topic else header.topic
+    return QueueId(header.consumer_group, topic, header.queue_id)
 
 
 def _place(header: PopMessageRequestHeader | NotificationRequestHeader) -> Place:

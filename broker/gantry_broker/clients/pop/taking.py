@@ -171,10 +171,16 @@ class Taking:
         self._loop = asyncio.get_running_loop()
 
     def take(
-        self, wanted: WantedMessages, queue_ids: Sequence[int], place: Place, stored: Stored
+        self,
+        wanted: WantedMessages,
+        queue_ids: Sequence[int],
+        place: Place,
+        stored: Stored,
+        popped_ms: int | None = None,
     ) -> Steps[list[Taken]]:
         """Take messages of these queues, in this order, until there are enough.
 
+        ``popped_ms``: of an answer that has messages already; what needs a later one is left.
         ``place`` is told if one that is passed over, since somebody else takes of it, is free.
         ``stored`` is told once of each queue of the result, maybe before this returns: when its
         record is confirmed, or why it is not. A queue that fails is passed over: what others gave
@@ -185,7 +191,8 @@ class Taking:
         """
         found: list[Taken] = []
         failure: GantryError | None = None
-        popped_ms = self._name(wanted, queue_ids)
+        if popped_ms is None:
+            popped_ms = self._name(wanted, queue_ids)
         count, size_bytes = wanted.count, MAX_BYTES
         for queue_id in queue_ids:
             queue = QueueId(wanted.group, wanted.topic, queue_id)

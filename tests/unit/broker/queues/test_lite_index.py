@@ -158,9 +158,10 @@ def test_a_trimmed_log_takes_messages_from_the_front(store, monkeypatch) -> None
 
 def test_lite_topics_are_paged_in_order(store) -> None:
     put(store, *(lite(f"s{number}", "x") for number in range(9)))
+    put(store, lite("a", "x", topic="sessionsa"), lite("a", "x", topic="session"))
     store._dispatcher.store()
     index, found, after = store._queues.lite, [], ""
-    while page := index.page(after, 4):
+    while page := index.page(lite_queue(PARENT, ""), after or lite_queue(PARENT, ""), 4):
         found += [name for name, _head in page]
         after = page[-1][0]
     assert found == [_(f"s{number}") for number in range(9)]

@@ -1,0 +1,480 @@
+"""Lite topics as clients see them: 200070, 200071, and what is sent to them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from gantry_broker.clients.lite import expiring, popping, rules, subscribing
+from gantry_protocol.codes import ResponseCode
+from support.lites import GROUP, PARENT, LiteConsumer, fill, make_parent, queue, set_group
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
+
+
+@pytest.fixture(autouse=True)
+def lite(group):
+    make_parent(group)
+    set_group(group)
+
+
+async def test_a_client_gets_the_messages_of_what_it_subscribes_to(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a", "b")
+    fill(group, "a", "1", "2")
+    fill(group, "b", "3")
+    fill(group, "c", "4")
+    found = await consumer.pop()
+    assert {body: lite for body, (lite, _) in found.items()} == {"1": "a", "2": "a", "3": "b"}
+
+
+async def test_what_was_there_before_the_subscription_is_given(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    fill(group, "a", "1", "2")
+    await consumer.add("a")
+    assert list(await consumer.pop()) == ["1", "2"]
+
+
+async def test_a_lite_topic_gives_its_next_batch_when_the_last_one_is_done(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1", "2")
+    found = await consumer.pop()
+    fill(group, "a", "3")
+    assert await consumer.pop() == {}
+    assert (await consumer.ack(found["1"])).code == 0
+    assert await consumer.pop() == {}
+    assert (await consumer.ack(found["2"])).code == 0
+    assert list(await consumer.pop()) == ["3"]
+
+
+async def test_a_slow_lite_topic_holds_up_itself_only(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a", "b")
+    fill(group, "a", "1")
+    assert list(await consumer.pop()) == ["1"]
+    fill(group, "a", "2")
+    fill(group, "b", "3")
+    assert list(await consumer.pop()) == ["3"]
+
+
+async def test_one_that_waits_is_answered_when_a_message_comes(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    waiting = asyncio.create_task(consumer.pop(pollTime=20_000))
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    fill(group, "a", "1")
+    assert list(await waiting) == ["1"]
+
+
+async def test_one_that_waits_is_answered_when_its_client_subscribes(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    fill(group, "a", "1")
+    waiting = asyncio.create_task(consumer.pop(pollTime=20_000))
+    await asyncio.sleep(1)
+    await consumer.add("a")
+    assert list(await waiting) == ["1"]
+
+
+async def test_what_is_not_done_comes_again_to_one_that_waits(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1")
+    await consumer.pop()
+    waiting = asyncio.create_task(consumer.pop(pollTime=20_000))
+    await asyncio.sleep(9.9)
+    assert not waiting.done()
+    await asyncio.sleep(0.3)
+    assert list(await waiting) == ["1"]
+
+
+async def test_the_invisible_time_can_be_changed(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1")
+    found = await consumer.pop()
+    assert (await consumer.change(found["1"], 1)).code == 0
+    await asyncio.sleep(0.5)
+    assert list(await consumer.pop()) == ["1"]
+    assert (await consumer.ack(found["1"])).code == ResponseCode.NO_MESSAGE, "it is over"
+
+
+async def test_what_is_tried_too_often_is_among_the_dead_letters_and_no_lite_topic(
+    serve, group
+) -> None:
+    set_group(group, tries=1)
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1")
+    for _try in range(2):
+        assert list(await consumer.pop()) == ["1"]
+        await asyncio.sleep(10.1)
+    for _pop in range(2):  # the first has the topic for dead letters made
+        assert await consumer.pop() == {}
+        await asyncio.sleep(0.1)
+    assert group.messages.max_offset(f"%DLQ%{GROUP}", 0) == 1
+    assert group.store.lite_count("") == 1
+
+
+# ---- a new master
+
+
+async def test_subscriptions_and_what_is_in_flight_outlive_the_master(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a", "b", "c")
+    await consumer.subscribe("PARTIAL_REMOVE", "c")
+    fill(group, "a", "1")
+    fill(group, "b", "2")
+    found = await consumer.pop()
+    await consumer.ack(found["2"])
+    fill(group, "b", "3")
+    fill(group, "c", "4")
+    after = LiteConsumer(serve())
+    await asyncio.sleep(0.1)  # it reads what the last one wrote
+    assert list(await after.pop()) == ["3"], "1 is in flight, 2 is done, c is not subscribed to"
+    assert (await after.ack(found["1"])).code == 0
+    fill(group, "a", "5")
+    assert list(await after.pop()) == ["5"]
+
+
+async def test_what_comes_behind_a_change_of_master_wakes_who_waits(serve, group) -> None:
+    await LiteConsumer(serve()).add("a")
+    after = LiteConsumer(serve())
+    waiting = asyncio.create_task(after.pop(pollTime=20_000))
+    await asyncio.sleep(1)
+    fill(group, "a", "1")
+    assert list(await waiting) == ["1"]
+
+
+async def test_a_message_in_flight_comes_again_at_the_next_master(serve, group) -> None:
+    first = LiteConsumer(serve())
+    await first.add("a")
+    fill(group, "a", "1")
+    await first.pop()
+    after = LiteConsumer(serve())
+    waiting = asyncio.create_task(after.pop(pollTime=20_000))
+    await asyncio.sleep(9)
+    assert not waiting.done()
+    await asyncio.sleep(2)
+    assert list(await waiting) == ["1"]
+
+
+async def test_the_log_is_needed_from_the_oldest_whole_record_on(serve, group, monkeypatch) -> None:
+    from gantry_broker.clients.lite import book
+
+    monkeypatch.setattr(book, "BEHIND_BYTES", 20_000)
+    processor = serve()
+    one, two = LiteConsumer(processor), LiteConsumer(processor, "c2")
+    await one.add("kept")
+    for number in range(150):
+        await two.subscribe("PARTIAL_ADD", f"x{number}")
+        await two.subscribe("PARTIAL_REMOVE", f"x{number}")
+    await two.add("b")
+    assert processor.lite.book.renewed > 2
+    needed = group.store.committed.query("GANTRY_SYS_LITE", "GANTRY_SYS_LITE", 0)
+    assert needed > 100
+    processor = serve()
+    await asyncio.sleep(0.1)
+    after = processor.lite.book.registry
+    assert {key[1]: item.names for key, item in after.clients.items()} == {
+        "c1": {"kept"},
+        "c2": {"b"},
+    }
+    assert after.count == 2
+
+
+# ---- more than one client
+
+
+async def test_clients_of_a_group_share_and_groups_do_not(serve, group) -> None:
+    processor = serve()
+    set_group(group, "others")
+    one, two = LiteConsumer(processor), LiteConsumer(processor, "c2")
+    other = LiteConsumer(processor, "c3", "others")
+    for consumer in (one, two, other):
+        await consumer.add("a")
+    fill(group, "a", "1")
+    assert list(await one.pop()) == ["1"]
+    assert await two.pop() == {}
+    assert list(await other.pop()) == ["1"]
+
+
+async def test_in_an_exclusive_group_the_last_that_subscribes_has_it(serve, group) -> None:
+    set_group(group, sub_model="Exclusive")
+    processor = serve()
+    one, two = LiteConsumer(processor), LiteConsumer(processor, "c2")
+    await one.add("a", "b")
+    await two.add("a")
+    (told,) = one.conn.sent
+    assert (told.code, told.ext["liteTopic"], told.ext["clientId"]) == (200073, "a", "c1")
+    fill(group, "a", "1")
+    fill(group, "b", "2")
+    assert list(await one.pop()) == ["2"]
+    assert list(await two.pop()) == ["1"]
+
+
+async def test_who_has_lost_a_lite_topic_does_not_take_it_back_by_its_usual_word(
+    serve, group
+) -> None:
+    set_group(group, sub_model="Exclusive")
+    processor = serve()
+    one, two = LiteConsumer(processor), LiteConsumer(processor, "c2")
+    await one.add("a")
+    await two.add("a")
+    one.conn.sent.clear()
+    assert (await one.subscribe("COMPLETE_ADD", "a", "b")).code == 0
+    assert [told.ext["liteTopic"] for told in one.conn.sent] == ["a"]
+    registry = processor.lite.book.registry
+    assert registry.clients[GROUP, "c1"].names == {"b"}
+    assert registry.clients[GROUP, "c2"].names == {"a"}
+
+
+async def test_a_wildcard_group_gets_all_lite_topics_also_those_before_it(serve, group) -> None:
+    set_group(group, sub_wildcard="true")
+    processor = serve()
+    fill(group, "old", "1")
+    group.messages._dispatcher.store()
+    consumer = LiteConsumer(processor)
+    assert (await consumer.subscribe("PARTIAL_ADD", "x")).code == ResponseCode.ILLEGAL_OPERATION
+    assert (await consumer.subscribe("COMPLETE_ADD")).code == 0
+    fill(group, "new", "2")
+    assert sorted(await consumer.pop()) == ["1", "2"]
+    after = LiteConsumer(serve())
+    await asyncio.sleep(0.1)
+    fill(group, "newer", "3")
+    assert list(await after.pop()) == ["3"]
+
+
+# ---- what clients say again and again
+
+
+async def test_a_complete_word_that_changes_nothing_writes_nothing(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a", "b")
+    group.appended.clear()
+    assert (await consumer.subscribe("COMPLETE_ADD", "b", "a")).code == 0
+    assert group.appended == []
+
+
+async def test_a_complete_word_is_all_that_a_client_takes(serve, group) -> None:
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add("a", "b")
+    await consumer.subscribe("COMPLETE_ADD", "b", "c")
+    assert processor.lite.book.registry.clients[GROUP, "c1"].names == {"b", "c"}
+    await consumer.subscribe("COMPLETE_REMOVE")
+    assert processor.lite.book.registry.clients == {}
+    assert processor.lite.book.registry.count == 0
+
+
+async def test_a_silent_client_is_given_up_and_one_that_pops_is_not(serve, group) -> None:
+    processor = serve()
+    one, two = LiteConsumer(processor), LiteConsumer(processor, "c2")
+    await one.add("a")
+    await two.add("a")
+    for _step in range(int(subscribing.SILENT_S / 10) + 2):
+        await asyncio.sleep(10)
+        await two.pop()
+    assert list(processor.lite.book.registry.clients) == [(GROUP, "c2")]
+    assert processor.lite.subscribing.silent == 1
+
+
+# ---- refusals
+
+
+async def test_a_client_takes_no_more_lite_topics_than_its_group_allows(serve, group) -> None:
+    set_group(group, **{"sub_client_quota": "2"})
+    consumer = LiteConsumer(serve())
+    await consumer.add("a", "b")
+    assert (await consumer.subscribe("PARTIAL_ADD", "a")).code == 0
+    for action, names in (("PARTIAL_ADD", "c"), ("COMPLETE_ADD", "abc")):
+        answer = await consumer.subscribe(action, *names)
+        assert answer.code == ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, answer
+    assert (await consumer.subscribe("COMPLETE_ADD", "b", "c")).code == 0
+
+
+async def test_a_group_of_another_topic_is_refused(serve, group) -> None:
+    processor = serve()
+    set_group(group, "elsewhere", bind_topic="TopicTest")
+    for name, code in (
+        ("elsewhere", ResponseCode.INVALID_PARAMETER),
+        ("unknown", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    ):
+        consumer = LiteConsumer(processor, group=name)
+        assert (await consumer.subscribe("PARTIAL_ADD", "a")).code == code
+        assert (await consumer.answer(200070, consumer.ext())).code == code
+
+
+async def test_a_name_that_is_none_and_a_word_that_is_none_are_refused(serve) -> None:
+    consumer = LiteConsumer(serve())
+    answer = await consumer.subscribe("PARTIAL_ADD", "a$b")
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert (await consumer.subscribe("TAKE", "a")).code == ResponseCode.ILLEGAL_OPERATION
+    assert (await consumer.answer(200071, {})).code == ResponseCode.ILLEGAL_OPERATION
+
+
+def send(topic: str, properties: str) -> dict[str, object]:
+    return {
+        "producerGroup": "p",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": 4,
+        "queueId": 0,
+        "sysFlag": 0,
+        "bornTimestamp": 1,
+        "flag": 0,
+        "properties": properties,
+    }
+
+
+async def test_a_message_for_a_lite_topic_is_sent_to_a_parent_of_type_lite(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    named = "__LITE_TOPIC\x01a\x02"
+    assert (await consumer.answer(10, send(PARENT, named), b"1")).code == 0
+    for topic, properties in (
+        ("TopicTest", named),
+        (PARENT, "__LITE_TOPIC\x01a b\x02"),
+        (PARENT, named + "DELAY\x013\x02"),
+        (PARENT, named + "TRAN_MSG\x01true\x02PGROUP\x01p\x02"),
+    ):
+        answer = await consumer.answer(10, send(topic, properties), b"2")
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL, (topic, properties)
+    assert list(await consumer.pop()) == ["1"]
+
+
+async def test_there_are_no_more_lite_topics_than_the_bound(serve, group, monkeypatch) -> None:
+    from gantry_broker.clients import send as sending
+
+    monkeypatch.setattr(sending, "LITE_TOPICS_MAX", 2)
+    consumer = LiteConsumer(serve())
+    fill(group, "a", "1")
+    fill(group, "b", "2")
+    for name, code in (("c", ResponseCode.LMQ_QUOTA_EXCEEDED), ("a", 0)):
+        answer = await consumer.answer(10, send(PARENT, f"__LITE_TOPIC\x01{name}\x02"), b"x")
+        assert answer.code == code, answer
+
+
+# ---- ends
+
+
+async def test_a_lite_topic_ends_its_time_after_its_last_message(serve, group) -> None:
+    make_parent(group, expiration=1)
+    processor = serve(lambda: group.now_ms / 1000)
+    consumer = LiteConsumer(processor)
+    await consumer.add("a", "b")
+    fill(group, "a", "1")
+    await consumer.ack((await consumer.pop())["1"])
+    group.now_ms += 59_000
+    fill(group, "b", "2")
+    group.messages._dispatcher.store()
+    await asyncio.sleep(2 * expiring.SWEEP_S)
+    assert group.store.lite_count(PARENT) == 2
+    group.now_ms += 5_000
+    await asyncio.sleep(2 * expiring.SWEEP_S)
+    assert group.store.lite_count(PARENT) == 1
+    assert not group.store.has_lite(queue("a"))
+    assert group.store.committed.query(GROUP, queue("a"), 0) is None
+    assert processor.lite.expiry.ended == 1
+
+
+async def test_what_comes_after_the_end_is_given_to_who_subscribes(serve, group) -> None:
+    make_parent(group, expiration=1)
+    consumer = LiteConsumer(serve(lambda: group.now_ms / 1000))
+    await consumer.add("a")
+    fill(group, "a", "1")
+    await consumer.ack((await consumer.pop())["1"])
+    group.messages._dispatcher.store()
+    group.now_ms += 70_000
+    await asyncio.sleep(2 * expiring.SWEEP_S)
+    assert group.store.lite_count(PARENT) == 0
+    fill(group, "a", "2")
+    assert list(await consumer.pop()) == ["2"]
+
+
+async def test_a_lite_topic_without_an_expiration_stays(serve, group) -> None:
+    fill(group, "a", "1")
+    group.messages._dispatcher.store()
+    serve(lambda: group.now_ms / 1000)
+    group.now_ms += 10**10
+    await asyncio.sleep(3 * expiring.SWEEP_S)
+    assert group.store.lite_count(PARENT) == 1
+
+
+# ---- where a client begins
+
+
+@pytest.mark.parametrize(
+    ("option", "bodies"),
+    [
+        ({"type": "POLICY", "value": 1}, ["1", "2", "3"]),
+        ({"type": "POLICY", "value": 2}, ["3"]),
+        ({"type": "POLICY", "value": 0}, ["2", "3"]),
+    ],
+)
+async def test_a_client_says_where_it_begins(serve, group, option, bodies) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1")
+    await consumer.ack((await consumer.pop())["1"])
+    fill(group, "a", "2")
+    await consumer.subscribe("PARTIAL_REMOVE", "a")
+    answer = await consumer.subscribe("PARTIAL_ADD", "a", offsetOption=option)
+    assert answer.code == 0
+    fill(group, "a", "3")
+    assert list(await consumer.pop()) == bodies
+
+
+async def test_a_group_may_begin_anew_after_it_ended(serve, group) -> None:
+    set_group(group, sub_reset_offset_unsubscribe="true")
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1")
+    await consumer.ack((await consumer.pop())["1"])
+    await consumer.subscribe("PARTIAL_REMOVE", "a")
+    await consumer.add("a")
+    assert list(await consumer.pop()) == ["1"]
+
+
+# ---- questions
+
+
+async def test_questions_about_lite_topics(serve, group) -> None:
+    consumer = LiteConsumer(serve())
+    await consumer.add("a")
+    fill(group, "a", "1", "2")
+    fill(group, "b", "3")
+    info = json.loads((await consumer.answer(200074)).body)
+    assert info["currentLmqNum"] == 2
+    assert info["liteSubscriptionCount"] == 1
+    assert info["groupMeta"] == {PARENT: [GROUP]}
+    parent = json.loads((await consumer.answer(200075, {"topic": PARENT})).body)
+    assert (parent["liteTopicCount"], parent["ttl"]) == (2, -1)
+    ext = {"parentTopic": PARENT, "liteTopic": "a"}
+    topic = json.loads((await consumer.answer(200076, ext)).body)
+    assert topic["subscriber"] == [{"clientId": "c1", "group": GROUP}]
+    assert topic["topicOffset"]["maxOffset"] == group.messages.max_offset(queue("a"), 0)
+    ext = {"parentTopic": PARENT, "group": GROUP, "clientId": "c1"}
+    client = json.loads((await consumer.answer(200077, ext)).body)
+    assert (client["liteTopicCount"], client["liteTopicSet"]) == (1, ["a"])
+    refused = await consumer.answer(200075, {"topic": "TopicTest"})
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_a_pop_takes_a_few_of_many_lite_topics_and_the_next_goes_on(
+    serve, group, monkeypatch
+) -> None:
+    monkeypatch.setattr(popping, "LOOKS", 5)
+    consumer = LiteConsumer(serve())
+    names = [f"s{number}" for number in range(100)]
+    await consumer.add(*names)
+    for name in names:
+        fill(group, name, name)
+    consumer = LiteConsumer(serve())
+    await asyncio.sleep(0.1)
+    found: list[str] = []
+    while came := await consumer.pop():
+        found += came
+    assert sorted(found) == sorted(names)
+    assert rules.CLIENT_QUOTA_DEFAULT > len(names)
