@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from gantry_proxy.calls import Masters
     from gantry_proxy.clients import Clients
+    from gantry_proxy.lites import Lites
 
 HEARTBEAT_EVERY_S = 10.0
 HEARTBEAT_S = 3.0
@@ -47,22 +48,26 @@ class Checking:
     Args:
         masters: the broker groups.
         clients: whom to ask.
+        lites: is told what brokers say of lite topics.
 
     Attributes:
         asked: questions that were passed on.
         unanswered: questions for which no client was there.
     """
 
-    def __init__(self, masters: Masters, clients: Clients) -> None:
+    def __init__(self, masters: Masters, clients: Clients, lites: Lites) -> None:
         self.asked = self.unanswered = 0
         self._name = f"proxy@{secrets.token_hex(8)}"
         self._masters = masters
         self._clients = clients
+        self._lites = lites
         self._turn = itertools.count()
         masters.when_asked = self.serve
 
     def serve(self, client: RemotingClient, asked: RemotingCommand) -> RemotingCommand | None:
         """A broker's question; it waits for no answer."""
+        if asked.code == RequestCode.NOTIFY_UNSUBSCRIBE_LITE:
+            self._lites.lost(asked)
         if asked.code == RequestCode.CHECK_TRANSACTION_STATE:
             with suppress(GantryError):  # nonsense: nothing is asked
                 self._ask(

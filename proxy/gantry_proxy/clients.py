@@ -28,7 +28,7 @@ from gantry_proxy.messages import (
 from gantry_proxy.rpc import client_id, client_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from gantry_proxy.access import CallGate
     from gantry_proxy.calls import Masters
@@ -86,6 +86,7 @@ class Clients:
     Attributes:
         streams: streams that have told their settings; the newest of each client.
         has_topics: set when somebody came who sends.
+        left: is told of each client that says that it goes.
         refused_streams: streams that were too many.
         ended_streams: streams that were ended since their user may no longer have them.
     """
@@ -93,6 +94,7 @@ class Clients:
     def __init__(self, masters: Masters, gate: CallGate) -> None:
         self.streams: dict[ClientKey, Stream] = {}
         self.has_topics = asyncio.Event()
+        self.left: Callable[[Stream], None] = lambda stream: None
         self.refused_streams = self.ended_streams = 0
         self._open: set[Stream] = set()
         self._masters = masters
@@ -126,6 +128,7 @@ class Clients:
         self._heard_s.pop(client, None)
         stream = self.streams.pop(client, None)
         if stream is not None:
+            self.left(stream)
             with contextlib.suppress(asyncio.QueueFull):
                 stream.commands.put_nowait(None)
         response = NotifyClientTerminationResponse()

@@ -13,6 +13,7 @@ from gantry_protocol.headers.client import (
     ConsumerSendMsgBackRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.headers.lite import PopLiteMessageRequestHeader, PopLiteMessageResponseHeader
 from gantry_protocol.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -22,8 +23,9 @@ from gantry_protocol.headers.pop import (
 )
 
 from gantry_proxy.core import handles, refusals
+from gantry_proxy.core.lites import is_lite_group
 from gantry_proxy.core.polling import ANSWER_S, filter_text, filter_type, poll_ms
-from gantry_proxy.core.popped import popped
+from gantry_proxy.core.popped import popped, popped_lite
 from gantry_proxy.core.refusals import CallRefused, of_broker
 from gantry_proxy.core.resources import group_of, topic_of
 from gantry_proxy.core.routes import ANY_QUEUE
@@ -37,10 +39,12 @@ from gantry_proxy.messages import (
 )
 from gantry_proxy.producing import within_s
 from gantry_proxy.renewing import RENEWED_MS, Renewal, Renewals
-from gantry_proxy.rpc import client_key
+from gantry_proxy.rpc import client_id, client_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from gantry_protocol.bodies.client import SubscriptionGroupConfig
 
     from gantry_proxy.calls import Masters
     from gantry_proxy.core.handles import Handle
@@ -109,21 +113,8 @@ class Consuming:
         address = await self._masters.place(topic, place)
         invisible_ms = RENEWED_MS if wanted.auto_renew else _invisible_ms(wanted)
         wait_ms = poll_ms(wanted, call.left_s())
-        header = PopMessageRequestHeader(
-            consumer_group=group,
-            topic=topic,
-            queue_id=wanted.message_queue.id if config.consume_message_orderly else ANY_QUEUE,
-            max_msg_nums=max(1, min(wanted.batch_size, RECEIVE_BATCH)),
-            invisible_time=invisible_ms,
-            poll_time=wait_ms,
-            born_time=time.time_ns() // 1_000_000,
-            init_mode=_FROM_END,
-            exp_type=filter_type(wanted),
-            exp=filter_text(wanted),
-            order=config.consume_message_orderly,
-            attempt_id=wanted.attempt_id if wanted.HasField("attempt_id") else None,
-        )
-        command = request(RequestCode.POP_MESSAGE, to_ext(header) | call.behalf)
+        make = _pop_lite if is_lite_group(config, topic) else _pop
+        command = make(wanted, config, topic, invisible_ms, wait_ms, call)
         popping = asyncio.ensure_future(
             self._masters.poll(address, command, wait_ms / 1000 + ANSWER_S)
         )
@@ -195,7 +186,7 @@ class Consuming:
             address = await self._masters.place(topic, handle.broker_name)
             self._renewals.drop(handle)
             header = AckMessageRequestHeader(
-                group, topic, handle.queue_id, handle.text, handle.offset
+                group, topic, handle.queue_id, handle.text, handle.offset, handle.lite_topic
             )
             await self._masters.carry_out(
                 address,
@@ -244,6 +235,7 @@ class Consuming:
             handle.text,
             handle.offset,
             max(CHANGED_MIN_MS, invisible_ms),
+            lite_topic=handle.lite_topic,
         )
         return await self._masters.carry_out(
             address,
@@ -281,14 +273,63 @@ class Consuming:
         return response
 
 
+def _pop(
+    wanted: Any,
+    config: SubscriptionGroupConfig,
+    topic: str,
+    invisible_ms: int,
+    wait_ms: int,
+    call: Call,
+) -> RemotingCommand:
+    header = PopMessageRequestHeader(
+        consumer_group=config.group_name,
+        topic=topic,
+        queue_id=wanted.message_queue.id if config.consume_message_orderly else ANY_QUEUE,
+        max_msg_nums=max(1, min(wanted.batch_size, RECEIVE_BATCH)),
+        invisible_time=invisible_ms,
+        poll_time=wait_ms,
+        born_time=time.time_ns() // 1_000_000,
+        init_mode=_FROM_END,
+        exp_type=filter_type(wanted),
+        exp=filter_text(wanted),
+        order=config.consume_message_orderly,
+        attempt_id=wanted.attempt_id if wanted.HasField("attempt_id") else None,
+    )
+    return request(RequestCode.POP_MESSAGE, to_ext(header) | call.behalf)
+
+
+def _pop_lite(
+    wanted: Any,
+    config: SubscriptionGroupConfig,
+    topic: str,
+    invisible_ms: int,
+    wait_ms: int,
+    call: Call,
+) -> RemotingCommand:
+    """Of the lite topics to which the client subscribes."""
+    header = PopLiteMessageRequestHeader(
+        client_id=client_id(call),
+        consumer_group=config.group_name,
+        topic=topic,
+        max_msg_num=max(1, min(wanted.batch_size, RECEIVE_BATCH)),
+        invisible_time=invisible_ms,
+        poll_time=wait_ms,
+        born_time=time.time_ns() // 1_000_000,
+        attempt_id=wanted.attempt_id if wanted.HasField("attempt_id") else None,
+    )
+    return request(RequestCode.POP_LITE_MESSAGE, to_ext(header) | call.behalf)
+
+
 def _messages(answer: RemotingCommand, place: str) -> list[Any]:
     if answer.code in _NOTHING:
         return []
     if answer.code != ResponseCode.SUCCESS:
         raise of_broker(answer.code, answer.remark)
+    body = answer.body or b""
     try:
-        header = from_ext(PopMessageResponseHeader, answer.ext)
-        return popped(header, answer.body or b"", place)
+        if "startOffsetInfo" not in (answer.ext or {}):  # of many lite topics
+            return popped_lite(from_ext(PopLiteMessageResponseHeader, answer.ext), body, place)
+        return popped(from_ext(PopMessageResponseHeader, answer.ext), body, place)
     except WireError as error:
         raise CallRefused("INTERNAL_SERVER_ERROR", f"the broker's answer: {error}") from error
 

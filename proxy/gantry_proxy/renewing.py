@@ -121,6 +121,7 @@ class Renewals:
             handle.offset,
             RENEWED_MS,
             renew=True,
+            lite_topic=handle.lite_topic,
         )
         try:
             address = await self._masters.place(renewal.topic, handle.broker_name)

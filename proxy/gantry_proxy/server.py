@@ -33,6 +33,7 @@ from gantry_proxy.clients import Clients
 from gantry_proxy.consuming import Consuming
 from gantry_proxy.controllers import Controllers
 from gantry_proxy.grpc_library import GrpcServer
+from gantry_proxy.lites import Lites
 from gantry_proxy.producing import Producing
 from gantry_proxy.pulling import Pulling
 from gantry_proxy.renewing import Renewals
@@ -75,7 +76,8 @@ class ProxyServer:
         self.gate = CallGate(self.users)
         self.masters = Masters(settings.nameserver, _signs(settings, self.users), self.tls)
         self.clients = Clients(self.masters, self.gate)
-        self.checking = Checking(self.masters, self.clients)
+        self.lites = Lites(self.masters, self.clients)
+        self.checking = Checking(self.masters, self.clients, self.lites)
         self.renewals = Renewals(self.masters, self.clients.is_there)
         self.producing = Producing(self.masters)
         self.consuming = Consuming(self.masters, self.renewals)
@@ -109,7 +111,13 @@ class ProxyServer:
             stack.callback(keep(self.checking.run(), "whose-producer").cancel)
             routing = Routing(self.masters)
             served = methods(
-                self.gate, routing, self.producing, self.consuming, self.pulling, self.clients
+                self.gate,
+                routing,
+                self.producing,
+                self.consuming,
+                self.pulling,
+                self.clients,
+                self.lites,
             )
             services = (served, AdminService(self.gate).methods())
             grpc = GrpcServer(services, self.settings.calls, self.tls)
@@ -190,6 +198,16 @@ class ProxyCollector(Collector):
                 "unanswered_checks",
                 "Undecided transactions for which no client was there.",
                 server.checking.unanswered,
+            ),
+            (
+                "lite_syncs",
+                "Changes of clients' lite topics that brokers took.",
+                server.lites.synced,
+            ),
+            (
+                "lite_losses",
+                "Lite topics of which a client was told that it has lost them.",
+                server.lites.told,
             ),
             (
                 "tried_again",

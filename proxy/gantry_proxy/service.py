@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gantry_proxy.calls import Masters
     from gantry_proxy.clients import Clients
     from gantry_proxy.consuming import Consuming
+    from gantry_proxy.lites import Lites
     from gantry_proxy.producing import Producing
     from gantry_proxy.pulling import Pulling
     from gantry_proxy.rpc import Call
 
 NAME = "apache.rocketmq.v2.MessagingService"
-UNSUPPORTED = "lite topics are not served"
 
 Handler = Callable[[Any, "Call"], Awaitable[Any]]
 StreamHandler = Callable[[Any, "Call"], AsyncIterator[Any]]
@@ -81,6 +81,7 @@ def methods(
     consuming: Consuming,
     pulling: Pulling,
     clients: Clients,
+    lites: Lites,
 ) -> Methods:
     """The methods of the service; each call comes through the gate before anything is served."""
     served = {
@@ -97,7 +98,7 @@ def methods(
         "UpdateOffset": pulling.update_offset,
         "GetOffset": pulling.get_offset,
         "QueryOffset": pulling.query_offset,
-        "SyncLiteSubscription": _no_lite_topics,
+        "SyncLiteSubscription": lites.sync,
     }
     return Methods(
         NAME,
@@ -160,5 +161,3 @@ def _streaming(gate: CallGate, name: str, handler: StreamHandler) -> Streaming:
     return serve
 
 
-async def _no_lite_topics(wanted: Any, call: Call) -> Any:
-    raise CallRefused("NOT_IMPLEMENTED", UNSUPPORTED)

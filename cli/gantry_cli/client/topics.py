@@ -25,6 +25,8 @@ from gantry_cli.client import brokers
 from gantry_cli.client.routes import Queue, Routes, TopicNotFoundError, refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gantry_protocol.command import RemotingCommand
 
     from gantry_cli.client.calls import Caller
@@ -51,21 +53,24 @@ async def create_topic(
     broker_name: str | None = None,
     perm: int = PERM_READ | PERM_WRITE,
     readers: str | None = None,
+    attributes: Mapping[str, str] | None = None,
 ) -> None:
     """Create `topic` with `queues` queues on one group, or on all of them; or change it to that.
 
-    With a `cluster` or a `broker_name` only there. `readers` are left as they are with None.
+    With a `cluster` or a `broker_name` only there. `readers` are left as they are with None, and so
+    are `attributes` that are not named.
 
     Raises:
         NameServiceError: no name server answers.
         BrokerError: a group refused it, or did not answer; others may have it.
     """
+    named = dict(attributes or {}) | ({} if readers is None else {READERS: readers})
     header = CreateTopicRequestHeader(
         topic=topic,
         read_queue_nums=queues,
         write_queue_nums=queues,
         perm=perm,
-        attributes=None if readers is None else f"+{READERS}={readers}",
+        attributes=",".join(f"+{name}={value}" for name, value in named.items()) or None,
     )
     what = f"Topic {topic!r} was not created"
 

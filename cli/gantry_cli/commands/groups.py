@@ -8,6 +8,7 @@ import click
 import msgspec
 from gantry_protocol.bodies import SubscriptionGroupConfig
 from gantry_protocol.errors import GantryError
+from gantry_protocol.settings.lite import BIND_TOPIC, SUB_MODEL
 
 from gantry_cli.client import groups as api
 from gantry_cli.client.brokers import broker_groups, everywhere
@@ -33,6 +34,17 @@ broker_group_option = click.option(
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options for settings of a consumer group; what is not given stays as it is."""
     for option in (
+        click.option(
+            "--lite-exclusive/--lite-shared",
+            default=None,
+            help="Whether a lite topic has one client of the group, the last that subscribed. "
+            "[new: --lite-shared]",
+        ),
+        click.option(
+            "--lite-of",
+            metavar="TOPIC",
+            help="Let its members take lite topics of this topic.",
+        ),
         click.option(
             "--in-order/--in-any-order",
             default=None,
@@ -178,7 +190,8 @@ async def update(
     """Change the settings of GROUP; what is not named stays as it is."""
     if all(value is None for value in wanted.values()):
         raise click.UsageError(
-            "Say what is to change: --consume, --retries, --notify or --in-order."
+            "Say what is to change: --consume, --retries, --notify, --in-order, --lite-of or "
+            "--lite-exclusive."
         )
     async with session(await name_servers(nameservers)) as client:
         places = await broker_groups(client.routes)
@@ -223,11 +236,17 @@ async def _put(
         "consume_message_orderly": wanted["in_order"],
     }
     changes = {name: value for name, value in named.items() if value is not None}
+    attributes = {}
+    if wanted["lite_of"] is not None:
+        attributes[BIND_TOPIC] = wanted["lite_of"]
+    if wanted["lite_exclusive"] is not None:
+        attributes[SUB_MODEL] = "Exclusive" if wanted["lite_exclusive"] else "Shared"
     now: dict[str, SubscriptionGroupConfig] = {}
 
     async def put(place: GroupAddress) -> None:
         old = await api.setting(client, place, group) or SubscriptionGroupConfig(group)
-        now[place.name] = msgspec.structs.replace(old, **changes)
+        named_there = old.attributes | attributes
+        now[place.name] = msgspec.structs.replace(old, attributes=named_there, **changes)
         await api.put_setting(client, place, now[place.name])
 
     await everywhere(lambda: broker_groups(client.routes, only=broker_group), put)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.errors import GantryError
+from gantry_protocol.lite import LITE_TYPE
+from gantry_protocol.settings.lite import EXPIRATION, EXPIRATION_MAX, MESSAGE_TYPE
 from gantry_protocol.settings.readers import parse_readers
 
 from gantry_cli.client import topics as api
@@ -27,6 +29,15 @@ def _readers(_: click.Context, __: click.Parameter, value: str | None) -> str | 
     return value
 
 
+def _lite_attributes(lite: bool, expires: int | None) -> dict[str, str]:
+    """The attributes of a topic with lite topics."""
+    if not lite:
+        if expires is not None:
+            raise click.UsageError("--lite-expires is about lite topics: say --lite, too.")
+        return {}
+    return {MESSAGE_TYPE: LITE_TYPE, EXPIRATION: str(expires or -1)}
+
+
 readers_option = click.option(
     "--readers",
     callback=_readers,
@@ -40,6 +51,7 @@ readers_option = click.option(
     epilog="""\b
 Examples:
   gantry topics create orders --queues 8
+  gantry topics create sessions --lite           a topic with lite topics
   gantry topics list
   gantry topics show orders                      where it lives, its first and next offsets
   gantry topics update orders --access read      let consumers finish, take no new messages
@@ -107,6 +119,13 @@ async def show(topic: str, nameservers: str | None, as_json: bool) -> None:
 @click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: all]")
 @click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
 @readers_option
+@click.option("--lite", is_flag=True, help="Let it have lite topics.")
+@click.option(
+    "--lite-expires",
+    type=click.IntRange(1, EXPIRATION_MAX),
+    metavar="MINUTES",
+    help="Let each of them end so long after its last message. [default: never]",
+)
 @nameserver_option
 @json_option("Print, for each broker group, how the topic stands there now.")
 @asynchronous
@@ -114,6 +133,8 @@ async def create(
     topic: str,
     queues: int,
     readers: str | None,
+    lite: bool,
+    lite_expires: int | None,
     cluster: str | None,
     group: str | None,
     nameservers: str | None,
@@ -137,7 +158,13 @@ async def create(
                 f"--queues {queues}"
             )
         await api.create_topic(
-            client, topic, queues=queues, cluster=cluster, broker_name=group, readers=readers
+            client,
+            topic,
+            queues=queues,
+            cluster=cluster,
+            broker_name=group,
+            readers=readers,
+            attributes=_lite_attributes(lite, lite_expires),
         )
         found = await api.shapes(client.routes, topic)
     if as_json:

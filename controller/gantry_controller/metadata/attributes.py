@@ -7,11 +7,12 @@ compacted topics and queues of batches are refused. ``gantry.readers`` is not up
 
 from collections.abc import Callable, Mapping
 
+from gantry_protocol.settings.lite import OF_TOPICS
 from gantry_protocol.settings.readers import READERS, READERS_MAX, parse_readers
 
 _TEXT_CHARS_MAX = 1024  # of a modification; every name with its longest value takes less
 
-_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "LITE", "MIXED")
 _RESERVE_TIME_MAX = 2**63 - 1
 
 
@@ -32,6 +33,7 @@ _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
     "reserve.time": (_is_reserve_time, f"-1 to {_RESERVE_TIME_MAX} ms"),
     "cleanup.policy": ("DELETE".__eq__, "DELETE; topics are not compacted here"),
     "queue.type": ("SimpleCQ".__eq__, "SimpleCQ; queues of batches are not kept here"),
+    **OF_TOPICS,
     READERS: (_is_readers, f"0 to {READERS_MAX}, and as in 1;7=3 another number for queue 7"),
 }
 FIXED = ("cleanup.policy", "queue.type")  # upstream's; given when the topic is made, or never

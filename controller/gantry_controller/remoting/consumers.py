@@ -41,7 +41,9 @@ from gantry_protocol.headers.consumers import (
     SubscriptionGroupRequestHeader,
     SubscriptionsVersionHeader,
 )
+from gantry_protocol.settings.lite import group_attributes
 from gantry_protocol.types import Index
+from msgspec.structs import replace
 
 from gantry_controller.metadata.clients import Client, ConsumerGroup, QueueOwner, Subscription
 from gantry_controller.metadata.consumer_view import ClusterGroup
@@ -79,9 +81,16 @@ class ConsumerRequests:
 
     # Subscription groups.
 
-    def _put(self, exchange: Exchange) -> None:
+    def _put(self, exchange: Exchange) -> RemotingCommand | None:
         header = from_ext(SubscriptionGroupRequestHeader, exchange.request.ext)
         config = decode_request(SubscriptionGroupConfig, exchange.request.body)
+        try:
+            attributes = group_attributes(
+                self._known_attributes(header, config.group_name), config.attributes
+            )
+        except ValueError as error:
+            return reply(exchange.request, ResponseCode.INVALID_PARAMETER, str(error))
+        config = replace(config, attributes=attributes)
         event = PutSubscriptionGroup(
             cluster=header.cluster_name or "",
             name=header.broker_name or "",
@@ -89,6 +98,16 @@ class ConsumerRequests:
             config=encode_body(config),
         )
         self._dispatcher.write(exchange, event, lambda result: _changed(exchange.request, result))
+        return None
+
+    def _known_attributes(
+        self, header: SubscriptionGroupRequestHeader, name: str
+    ) -> dict[str, str]:
+        group = self._machine.group(header.cluster_name or "", header.broker_name or "")
+        known = None
+        if group is not None:
+            known = self._machine.state.subscription_table(group.key).groups.get(name)
+        return {} if known is None else decode_body(SubscriptionGroupConfig, known).attributes
 
     def _delete(self, exchange: Exchange) -> None:
         header = from_ext(DeleteSubscriptionGroupRequestHeader, exchange.request.ext)

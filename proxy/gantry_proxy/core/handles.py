@@ -3,7 +3,8 @@
 Both say everything that a later request needs, so any proxy can serve it, and nobody remembers
 anything. A receipt handle is the receipt of a broker's POP, as ``ExtraInfoUtil`` of upstream writes
 it, and where the message is in the log, as upstream's proxy adds it; whether it is still good is
-the broker's to say.
+the broker's to say. That of a message of a lite topic names this, too: clients are to name it in
+each request, and some do not (Java's 5.2.0, where a message is put off).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import base64
 import binascii
 
 import msgspec
+from gantry_protocol.lite import lite_problem
 
 from gantry_proxy.core.refusals import CallRefused
 
@@ -28,6 +30,7 @@ class Handle(msgspec.Struct, frozen=True):
         queue_id: of its queue.
         offset: in its queue.
         physical_offset: in the log.
+        lite_topic: that its message belongs to; None for an ordinary one.
     """
 
     text: str
@@ -35,6 +38,12 @@ class Handle(msgspec.Struct, frozen=True):
     queue_id: int
     offset: int
     physical_offset: int
+    lite_topic: str | None = None
+
+    @property
+    def whole(self) -> str:
+        """The text that clients carry."""
+        return self.text if self.lite_topic is None else f"{self.text} {self.lite_topic}"
 
 
 def receipt(
@@ -47,7 +56,7 @@ def receipt(
 
 def changed(handle: Handle, popped_ms: int, invisible_ms: int) -> str:
     """The handle after a change of the invisible time."""
-    fields = handle.text.split(" ")
+    fields = handle.whole.split(" ")
     return " ".join([fields[0], str(popped_ms), str(invisible_ms), *fields[3:]])
 
 
@@ -58,9 +67,12 @@ def parse(text: str) -> Handle:
         CallRefused: it is none.
     """
     fields = text.split(" ") if len(text) <= CHARS_MAX else []
-    if len(fields) != _FIELDS or not all(map(_is_number, (*fields[:4], *fields[6:]))):
+    lite = fields.pop() if len(fields) == _FIELDS + 1 else None
+    is_sound = len(fields) == _FIELDS and all(map(_is_number, (*fields[:4], *fields[6:])))
+    if not is_sound or (lite is not None and lite_problem(lite) is not None):
         raise CallRefused("INVALID_RECEIPT_HANDLE", f"{text[:128]!r} is no receipt handle")
-    return Handle(text, fields[5], *(int(field) for field in fields[6:]))
+    queue_id, offset, physical = map(int, fields[6:])
+    return Handle(" ".join(fields), fields[5], queue_id, offset, physical, lite)
 
 
 def _is_number(text: str) -> bool:

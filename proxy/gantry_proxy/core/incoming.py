@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from gantry_protocol.lite import LITE_TOPIC
 from gantry_protocol.records.ids import offset_msg_id
 from gantry_protocol.records.properties import (
     BORN_HOST,
@@ -81,6 +82,8 @@ def _describe(system: Any, record: MessageRecord, properties: dict[str, str]) ->
         write_ms(system.delivery_timestamp, int(due_ms))
     if SHARDING_KEY in properties:
         system.message_group = properties[SHARDING_KEY]
+    if LITE_TOPIC in properties:
+        system.lite_topic = properties[LITE_TOPIC]
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]
     if DLQ_ORIGIN_TOPIC in properties and DLQ_ORIGIN_MESSAGE_ID in properties:
@@ -93,4 +96,6 @@ def _type_of(properties: dict[str, str]) -> str:
         return "TRANSACTION"
     if DELAY_TIME_LEVEL in properties or TIMER_DELIVER_MS in properties:
         return "DELAY"
+    if LITE_TOPIC in properties:
+        return "LITE"
     return "FIFO" if SHARDING_KEY in properties else "NORMAL"

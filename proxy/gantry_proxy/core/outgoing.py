@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from gantry_protocol.lite import LITE_TOPIC
 from gantry_protocol.records.properties import (
     BORN_HOST,
     BORN_TIMESTAMP,
@@ -21,6 +22,7 @@ from gantry_protocol.records.properties import (
     encode_properties,
 )
 
+from gantry_proxy.core.lites import lite_topic_of
 from gantry_proxy.core.refusals import CallRefused
 from gantry_proxy.core.resources import topic_of
 from gantry_proxy.core.times import read_ms
@@ -55,6 +57,7 @@ SYSTEM = frozenset(
         *("CLUSTER", "MSG_TYPE", "INNER_NUM", "INNER_BASE", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"),
         *("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS"),
         *("TIMER_DEL_UNIQKEY", "DUP_INFO", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"),
+        *(LITE_TOPIC, "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"),
         *("__transactionId__", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
     }
 )
@@ -70,7 +73,7 @@ class Outgoing(msgspec.Struct, frozen=True):
         properties: of the record, as text.
         sys_flag: compressed, prepared.
         born_ms: by the client's clock; 0 if it does not say.
-        message_group: messages of one go to one queue; empty for any.
+        message_group: messages of one go to one queue, as those of a lite topic do; empty for any.
         is_transaction: it is a half message.
     """
 
@@ -102,7 +105,7 @@ def outgoing(messages: Sequence[Any], peer: str, now_ms: int) -> list[Outgoing]:
         raise CallRefused("MESSAGE_CORRUPTED", "topic in message is not same")
     if len(made) > 1 and any(item.is_transaction or item.message_group for item in made):
         raise CallRefused(
-            "MESSAGE_CORRUPTED", "a batch holds neither transactions nor message groups"
+            "MESSAGE_CORRUPTED", "a batch holds no transactions, message groups or lite topics"
         )
     if len({item.sys_flag for item in made}) > 1:
         raise CallRefused("MESSAGE_CORRUPTED", "a batch is compressed as a whole, or not at all")
@@ -127,7 +130,7 @@ def _outgoing(message: Any, peer: str, now_ms: int) -> Outgoing:
         properties=encode_properties(properties),
         sys_flag=(COMPRESSED if compressed else 0) | (PREPARED if prepared else 0),
         born_ms=read_ms(system.born_timestamp),
-        message_group=system.message_group,
+        message_group=system.message_group or system.lite_topic,
         is_transaction=prepared,
     )
 
@@ -176,7 +179,7 @@ def _system_properties(system: Any, topic: str, peer: str, now_ms: int) -> dict[
 
 
 def _words(system: Any) -> dict[str, str]:
-    """Tag, keys and message group."""
+    """Tag, keys, message group and lite topic."""
     found = {}
     if system.tag:
         if "|" in system.tag or _has_control(system.tag) or not system.tag.strip():
@@ -195,6 +198,9 @@ def _words(system: Any) -> dict[str, str]:
             )
             raise CallRefused("ILLEGAL_MESSAGE_GROUP", text)
         found[SHARDING_KEY] = group
+    lite = lite_topic_of(system)
+    if lite is not None:
+        found[LITE_TOPIC] = lite
     return found
 
 

@@ -1,16 +1,19 @@
-"""The answer of PopMessage (200050): the messages, each with its receipt handle."""
+"""The answers of PopMessage (200050) and PopLiteMessage (200070): messages with their handles."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.errors import BodyError
+from gantry_protocol.lite import LITE_TOPIC
+from gantry_protocol.records.properties import find_property
 from gantry_protocol.records.record import decode_records
 
 from gantry_proxy.core.handles import receipt
 from gantry_proxy.core.incoming import message_of
 
 if TYPE_CHECKING:
+    from gantry_protocol.headers.lite import PopLiteMessageResponseHeader
     from gantry_protocol.headers.pop import PopMessageResponseHeader
 
 
@@ -36,6 +39,23 @@ def popped(header: PopMessageResponseHeader, body: bytes, broker_name: str) -> l
         )
         times = tries.get((record.queue_id, record.queue_offset))
         made.append(message_of(record, handle, None if times is None else times + 1))
+    return made
+
+
+def popped_lite(header: PopLiteMessageResponseHeader, body: bytes, broker_name: str) -> list[Any]:
+    """The messages of an answer 0 of PopLiteMessage (200070), which may be of many lite topics.
+
+    Raises:
+        RecordError: a record does not read.
+    """
+    made = []
+    for record in decode_records(body):
+        place = (broker_name, record.queue_id, record.queue_offset, record.physical_offset)
+        handle = receipt(
+            record.queue_offset, header.pop_time, header.invisible_time, header.revive_qid, place
+        )
+        lite = find_property(record.properties.encode(), LITE_TOPIC)
+        made.append(message_of(record, f"{handle} {lite}"))
     return made
 
 

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ANY_QUEUE = -1
-TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")  # topics have no type: any message may be sent
+TYPES = (
+    "NORMAL",
+    "FIFO",
+    "DELAY",
+    "TRANSACTION",
+    "LITE",
+)  # topics have no type: any message may be sent
 
 
 class GroupQueues(msgspec.Struct, frozen=True):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gantry_protocol.lite import LITE_TOPIC_CHARS_MAX
+
+from gantry_proxy.core.lites import quota
 from gantry_proxy.core.outgoing import BODY_BYTES_MAX
 from gantry_proxy.messages import Settings
 
@@ -41,6 +44,8 @@ def told(settings: Any, group: SubscriptionGroupConfig | None) -> Any:
         made.subscription.receive_batch_size = RECEIVE_BATCH
         made.subscription.long_polling_timeout.FromMilliseconds(LONG_POLL_MS)
         made.subscription.fifo = group.consume_message_orderly
+        made.subscription.lite_subscription_quota = quota(group)
+        made.subscription.max_lite_topic_size = LITE_TOPIC_CHARS_MAX
         policy.max_attempts = group.retry_max_times + 1
         policy.ClearField("strategy")
         for after_ms in RETRY_AFTER_MS:

@@ -74,6 +74,7 @@ UpdateOffsetResponse = _kind("UpdateOffsetResponse")
 
 CODES = _numbers("Code")
 MESSAGE_TYPES = _numbers("MessageType")
+CLIENT_TYPES = _numbers("ClientType")
 ENCODINGS = _numbers("Encoding")
 PERMISSIONS = _numbers("Permission")
 LOG_LEVELS = {

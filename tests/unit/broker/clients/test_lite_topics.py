@@ -284,7 +284,7 @@ async def test_a_silent_client_is_given_up_and_one_that_pops_is_not(serve, group
 
 
 async def test_a_client_takes_no_more_lite_topics_than_its_group_allows(serve, group) -> None:
-    set_group(group, **{"sub_client_quota": "2"})
+    set_group(group, sub_client_quota="2")
     consumer = LiteConsumer(serve())
     await consumer.add("a", "b")
     assert (await consumer.subscribe("PARTIAL_ADD", "a")).code == 0
@@ -477,4 +477,4 @@ async def test_a_pop_takes_a_few_of_many_lite_topics_and_the_next_goes_on(
     while came := await consumer.pop():
         found += came
     assert sorted(found) == sorted(names)
-    assert rules.CLIENT_QUOTA_DEFAULT > len(names)
+    assert len(names) < rules.CLIENT_QUOTA_DEFAULT

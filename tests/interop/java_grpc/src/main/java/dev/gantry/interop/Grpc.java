@@ -10,6 +10,7 @@ import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.Message;
 import org.apache.rocketmq.client.apis.message.MessageView;
@@ -51,6 +52,12 @@ public final class Grpc {
             case "push":
                 push(server, topic, args[3]);
                 break;
+            case "lite-produce":
+                liteProduce(server, topic, Integer.parseInt(args[3]), Integer.parseInt(args[4]));
+                break;
+            case "lite":
+                lite(server, topic, args[3], args[4].split(","));
+                break;
             case "simple":
                 simple(server, topic, args[3]);
                 break;
@@ -75,6 +82,54 @@ public final class Grpc {
                 say("NACK " + key + " " + word(error));
             }
             Thread.sleep(pauseMillis);
+        }
+    }
+
+    /** Sends to one lite topic after the other; the key names the lite topic, and the message's number there. */
+    private static void liteProduce(ClientConfiguration server, String topic, int lites, int pauseMillis)
+        throws Exception {
+        ClientServiceProvider provider = ClientServiceProvider.loadService();
+        Producer producer = provider.newProducerBuilder().setClientConfiguration(server).setTopics(topic).build();
+        say("READY");
+        for (int number = 0;; number++) {
+            String lite = "lite-" + number % lites;
+            String key = lite + "/" + number / lites;
+            byte[] body = ("message " + number).getBytes(StandardCharsets.UTF_8);
+            Message message = provider.newMessageBuilder()
+                .setTopic(topic).setLiteTopic(lite).setKeys(key).setBody(body).build();
+            try {
+                producer.send(message);
+                say("ACK " + key);
+            } catch (ClientException | RuntimeException error) {
+                say("NACK " + key + " " + word(error));
+            }
+            Thread.sleep(pauseMillis);
+        }
+    }
+
+    /** Consumes lite topics; each message whose number ends with 7 fails at its first attempt. */
+    private static void lite(ClientConfiguration server, String topic, String group, String[] lites)
+        throws Exception {
+        LitePushConsumer consumer = ClientServiceProvider.loadService().newLitePushConsumerBuilder()
+            .setClientConfiguration(server)
+            .setConsumerGroup(group)
+            .bindTopic(topic)
+            .setMessageListener(message -> {
+                String key = key(message);
+                boolean isSame = key.startsWith(message.getLiteTopic().orElse("none") + "/");
+                say("GOT " + key + " " + message.getDeliveryAttempt());
+                boolean fails = message.getDeliveryAttempt() == 1 && key.endsWith("7");
+                say((!isSame ? "STRANGE " : fails ? "FAILED " : "DONE ") + key);
+                return fails ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+            })
+            .build();
+        for (String lite : lites) {
+            consumer.subscribeLite(lite);
+        }
+        say("READY");
+        while (true) {
+            Thread.sleep(200);
+            say("HAS " + String.join(",", new java.util.TreeSet<>(consumer.getLiteTopicSet())));
         }
     }
 
