@@ -1,8 +1,8 @@
 """Lite topics: the official Java client's lite push consumer, unmodified; the master is killed.
 
 What was acknowledged to the producer of each lite topic is consumed by the client that subscribes
-to it, in its lite topic's order; again comes only what failed, and what was in flight. Nobody
-subscribes anew to anything: the subscriptions are in the log.
+to it, batch after batch of the lite topic; again comes only what failed, and what was in flight.
+Nobody subscribes anew to anything: the subscriptions are in the log.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from support.proxies import proxy
 PARENT, GROUP, ALONE = "sessions", "interop-lite", "interop-alone"
 LITES, PAUSE_MS = 12, 20
 IN_FLIGHT_MAX = 64  # of a consumer, at the kill
+BATCH = 32  # messages of one lite topic that a client has at once
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -95,7 +96,8 @@ def test_lite_consumers_lose_nothing_to_a_killed_master(
         for one in consumers:
             assert not one.of_kind("STRANGE")
             for lite, numbers in _first_attempts(one).items():
-                assert numbers == sorted(numbers), (lite, numbers)
+                late = [n for at, n in enumerate(numbers) if abs(at - n) >= BATCH]
+                assert not late, (lite, numbers)  # the client works on those of a batch at once
     print(
         f"\nLITE {language} {len(sent)} in {LITES} lite topics acknowledged and consumed,"
         f" {len(producer.of_kind('NACK'))} refused, {len(failed)} failed once, {again} came again"

@@ -15,6 +15,8 @@ from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.clients.delivery import Delivery
 from gantry_broker.clients.filter_metrics import FilterCollector
+from gantry_broker.clients.lite.metrics import LiteCollector
+from gantry_broker.clients.lite.requests import LiteRequests
 from gantry_broker.clients.pop.metrics import PopCollector
 from gantry_broker.clients.pop.requests import PopRequests
 from gantry_broker.clients.transaction_metrics import TransactionCollector
@@ -286,6 +288,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from StoreCollector(hosted.stores, hosted.name).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
     yield from PopCollector(lambda: _pops(hosted)).collect()
+    yield from LiteCollector(lambda: _lite(hosted)).collect()
     yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)
     yield from _new_names(hosted)
@@ -382,6 +385,11 @@ def _reads(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
 
 def _delivery(hosted: HostedGroup) -> Delivery | None:
     return None if hosted.processor is None else hosted.processor.delivery
+
+
+def _lite(hosted: HostedGroup) -> LiteRequests | None:
+    processor = hosted.processor
+    return None if processor is None else processor.lite
 
 
 def _pops(hosted: HostedGroup) -> PopRequests | None:

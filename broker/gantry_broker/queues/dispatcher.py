@@ -22,13 +22,14 @@ from itertools import repeat
 from typing import NamedTuple
 
 from gantry_protocol.errors import BodyError, CorruptionError, RecordError
-from gantry_protocol.lite import MARK, lite_of, lite_queue
+from gantry_protocol.lite import lite_queue
 from gantry_protocol.process import log as logs
 from gantry_protocol.records import SCHEDULE_TOPIC, RecordPeek, RecordRun, entry_code
 from gantry_protocol.records.layout import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
+from gantry_protocol.records.lite_topics import MARK, lite_of
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog

@@ -97,6 +97,11 @@ class LiteRequests:
             RequestCode.TRIGGER_LITE_DISPATCH: self._trigger,
         }
 
+    @property
+    def count(self) -> int:
+        """Of lite topics that have a message."""
+        return self._view.store.lite_count("")
+
     def connection_closed(self, conn: Connection) -> None:
         """Nobody waits on it, and nobody can be told anything on it."""
         self.popping.polls.drop(conn)
