@@ -236,7 +236,7 @@ class LocalStore:
         ]
 
     def lite_count(self, parent: str) -> int:
-        """How many there are; see ``Store``."""
+        """Their number; see ``Store``."""
         lite = self.messages.lite
         return lite.counts.get(parent, 0) if parent else len(lite)
 

@@ -10,7 +10,7 @@ and comes again never repeats an offset, and a whole state says nothing of lite 
 key                             value
 =============================== ================================================================
 ``l`` queue's name, 0, offset   the record's size
-``m`` queue's name              ``Head``: first offset, last one, and the last one's store time
+``m`` queue's name              ``LiteHead``: first offset, last one, and the last one's store time
 =============================== ================================================================
 
 What waits for the next batch is kept beside the rows. Heads of a bounded number are kept, too.
@@ -40,7 +40,7 @@ _BEHIND = b"%"  # the byte that follows the dollar
 _ALL_ENTRIES, _ALL_HEADS = (b"l", b"m"), (b"m", b"n")
 
 
-class Head(NamedTuple):
+class LiteHead(NamedTuple):
     """One lite topic: offsets of its first and last message here, and when the last was stored."""
 
     first: int
@@ -58,8 +58,8 @@ class LiteIndex:
 
     def __init__(self, kv: KeyValue) -> None:
         self._kv = kv
-        self._heads: dict[str, Head | None] = {}  # as they are, of some
-        self._changed: dict[str, Head | None] = {}  # since the last batch
+        self._heads: dict[str, LiteHead | None] = {}  # as they are, of some
+        self._changed: dict[str, LiteHead | None] = {}  # since the last batch
         self._added: dict[str, list[tuple[int, int]]] = {}  # offset and size, since then
         self._dropped: list[bytes] = []  # keys of rows
         self.fresh = 0
@@ -70,14 +70,14 @@ class LiteIndex:
     def __len__(self) -> int:
         return sum(self.counts.values())
 
-    def head(self, name: str) -> Head | None:
+    def head(self, name: str) -> LiteHead | None:
         """The lite topic whose queue has this name; None when it has no message."""
         if name in self._changed:
             return self._changed[name]
         if name in self._heads:
             return self._heads[name]
         value = self._kv.get(_head_key(name))
-        head = None if value is None else Head(*_HEAD.unpack(value))
+        head = None if value is None else LiteHead(*_HEAD.unpack(value))
         if len(self._heads) >= HEADS_MAX:
             self._heads.clear()
         self._heads[name] = head
@@ -88,7 +88,9 @@ class LiteIndex:
         before = self.head(name)
         if before is None:
             self._count(name, 1)
-        self._changed[name] = Head(offset if before is None else before.first, offset, stored_ms)
+        self._changed[name] = LiteHead(
+            offset if before is None else before.first, offset, stored_ms
+        )
         self._added.setdefault(name, []).append((offset, size))
         self.fresh += 1
 
@@ -143,17 +145,17 @@ class LiteIndex:
         while page := list(islice(self._kv.pairs(at, stop), PAGE)):
             for key, value in page:
                 name = _name(key)
-                head = self.head(name) if name in self._changed else Head(*_HEAD.unpack(value))
+                head = self.head(name) if name in self._changed else LiteHead(*_HEAD.unpack(value))
                 if head is not None and head.first < start:
                     self._trim_one(name, head, start)
             at = page[-1][0] + b"\0"
             yield
 
-    def page(self, prefix: str, after: str, count: int) -> list[tuple[str, Head]]:
+    def page(self, prefix: str, after: str, count: int) -> list[tuple[str, LiteHead]]:
         """Names behind ``after`` that begin so, which ends with a dollar, as the rows have them."""
         stop = _head_key(prefix)[:-1] + _BEHIND
         pairs = islice(self._kv.pairs(_head_key(after) + b"\0", stop), count)
-        return [(_name(key), Head(*_HEAD.unpack(value))) for key, value in pairs]
+        return [(_name(key), LiteHead(*_HEAD.unpack(value))) for key, value in pairs]
 
     def store(self, batch: KvBatch) -> None:
         """Put everything that changed into ``batch``, which is written before anything is read."""
@@ -172,7 +174,7 @@ class LiteIndex:
         self._heads.update(islice(self._changed.items(), HEADS_MAX))
         self._changed, self._added, self._dropped, self.fresh = {}, {}, [], 0
 
-    def _trim_one(self, name: str, head: Head, start: int) -> None:
+    def _trim_one(self, name: str, head: LiteHead, start: int) -> None:
         if head.last < start:
             self._drop(name, head)
             return
@@ -182,7 +184,7 @@ class LiteIndex:
         self._changed[name] = head._replace(first=kept[0][0] if kept else head.last)
         self.fresh += 1
 
-    def _drop(self, name: str, head: Head) -> None:
+    def _drop(self, name: str, head: LiteHead) -> None:
         bounds = _entry_key(name, head.first), _entry_key(name, head.last + 1)
         self._dropped += [key for key, _ in self._kv.pairs(*bounds)]
         self._added.pop(name, None)
@@ -204,7 +206,7 @@ class LiteQueue(ConsumeQueue):
 
     __slots__ = ("_index", "_name", "stored_ms")
 
-    def __init__(self, kv: KeyValue, index: LiteIndex, name: str, head: Head) -> None:
+    def __init__(self, kv: KeyValue, index: LiteIndex, name: str, head: LiteHead) -> None:
         super().__init__(kv, (name, 0), head.first, head.first, head.last + 1)
         self._index = index
         self._name = name

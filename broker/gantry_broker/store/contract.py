@@ -296,7 +296,7 @@ class Store(RecordStore, Protocol):
         """
 
     def lite_count(self, parent: str) -> int:
-        """How many confirmed lite topics a parent has; of all parents where it is empty."""
+        """The number of confirmed lite topics of a parent; of all parents where it is empty."""
 
     def has_lite(self, queue: str) -> bool:
         """Whether the lite topic whose queue has this name has a confirmed message."""

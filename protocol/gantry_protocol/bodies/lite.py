@@ -17,7 +17,7 @@ POLICY_LAST, POLICY_MIN, POLICY_MAX = range(3)
 
 
 class OffsetOption(Body, frozen=True):
-    """Where a client that subscribes wants to begin."""
+    """The place where a client that subscribes wants to begin."""
 
     type: str
     value: int = 0

@@ -1,4 +1,4 @@
-"""What a record says of the lite topic that it belongs to.
+"""The lite topic that a record belongs to, by its own word.
 
 Rule protected: this follows from the record alone (H12), not from the topics that are known where
 it is read. So every member finds the same, wherever its log begins.

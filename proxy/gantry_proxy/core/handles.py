@@ -19,6 +19,7 @@ from gantry_proxy.core.refusals import CallRefused
 
 _FIELDS = 9  # start, popTime, invisibleTime, reviveQid, r, broker, queue, offset, physical offset
 CHARS_MAX = 512
+IN_ORDER = "999"  # as reviveQid, of what is consumed in order, as lite topics are
 
 
 class Handle(msgspec.Struct, frozen=True):
@@ -67,7 +68,8 @@ def parse(text: str) -> Handle:
         CallRefused: it is none.
     """
     fields = text.split(" ") if len(text) <= CHARS_MAX else []
-    lite = fields.pop() if len(fields) == _FIELDS + 1 else None
+    is_lite = len(fields) == _FIELDS + 1 and fields[3] == IN_ORDER
+    lite = fields.pop() if is_lite else None
     is_sound = len(fields) == _FIELDS and all(map(_is_number, (*fields[:4], *fields[6:])))
     if not is_sound or (lite is not None and lite_problem(lite) is not None):
         raise CallRefused("INVALID_RECEIPT_HANDLE", f"{text[:128]!r} is no receipt handle")

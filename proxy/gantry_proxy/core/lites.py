@@ -85,6 +85,6 @@ def is_lite_group(config: SubscriptionGroupConfig, topic: str) -> bool:
 
 
 def quota(config: SubscriptionGroupConfig) -> int:
-    """How many lite topics a client of a group may name."""
+    """The number of lite topics that a client of a group may name."""
     text = config.attributes.get(CLIENT_QUOTA, "")
     return min(int(text), _INT32_MAX) if text.isdecimal() else QUOTA_DEFAULT

@@ -24,6 +24,7 @@ from gantry_proxy.consuming import Consuming
 from gantry_proxy.core import demands, handles
 from gantry_proxy.core.refusals import CallRefused
 from gantry_proxy.core.routes import GroupQueues
+from gantry_proxy.lites import Lites
 from gantry_proxy.producing import Producing
 from gantry_proxy.pulling import Pulling
 from gantry_proxy.renewing import Renewals
@@ -264,6 +265,7 @@ class Service:
             Consuming(masters, self.renewals),  # type: ignore[arg-type]
             Pulling(masters),  # type: ignore[arg-type]
             self.clients,
+            Lites(masters, self.clients),  # type: ignore[arg-type]
         )
 
     async def ask(self, name: str, wanted: Any, call: FakeCall) -> str:

@@ -321,7 +321,7 @@ class LitePopping:
         self._answer(poll, reply(poll.request, ResponseCode.SUCCESS, "FOUND", ext, body))
 
     def refused(self, poll: Poll, outcome: SendOutcome) -> None:
-        """What was taken is not in flight: the log did not take it."""
+        """Answer that nothing is in flight: the log did not take it."""
         self._answer(poll, reply(poll.request, outcome.code, outcome.remark))
 
     def _found_nothing(self, poll: Poll) -> None:

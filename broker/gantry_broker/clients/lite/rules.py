@@ -35,7 +35,7 @@ def is_lite(topic: TopicConfig) -> bool:
 
 
 def expires_after_ms(topic: TopicConfig) -> int | None:
-    """How long after its last message a lite topic ends; None: never."""
+    """The time after its last message at which a lite topic ends; None: never."""
     text = topic.attributes.get(EXPIRATION, "")
     return int(text) * _MINUTE_MS if text.isdecimal() and int(text) > 0 else None
 
@@ -56,7 +56,7 @@ def is_wildcard(group: SubscriptionGroupConfig) -> bool:
 
 
 def client_quota(group: SubscriptionGroupConfig) -> int:
-    """How many lite topics a client may name."""
+    """The number of lite topics that a client may name."""
     text = group.attributes.get(CLIENT_QUOTA, "")
     return int(text) if text.isdecimal() else CLIENT_QUOTA_DEFAULT
 

@@ -37,7 +37,7 @@ from gantry_protocol.lite import lite_problem, lite_queue
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 
-from gantry_broker.clients.core.lite.records import Added, Event, Gone, Removed, Whole
+from gantry_broker.clients.core.lite.records import Added, Event, Left, Removed, Whole
 from gantry_broker.clients.core.lite.registry import ClientKey, Evicted
 from gantry_broker.clients.lite import rules
 from gantry_broker.clients.lite.book import LiteBook
@@ -105,7 +105,7 @@ class Subscribing:
             self._heard_s[key] = self._loop.time()
 
     def heard_s(self, key: ClientKey) -> float:
-        """How long ago a client was heard."""
+        """The time since a client was heard."""
         return self._loop.time() - self._heard_s.get(key, self._began_s)
 
     def connection_closed(self, conn: Connection) -> None:
@@ -176,13 +176,13 @@ class Subscribing:
         return events
 
     def _events_of(self, word: LiteSubscription) -> list[Event] | Refusal:
-        """What has to be recorded for a wish; nothing where it is so already."""
+        """The events that a wish needs; none where it is so already."""
         names = list(dict.fromkeys(word.lite_topic_set or ()))
         key = (word.group, word.client_id)
         item = self._book.registry.clients.get(key)
         held = set[str]() if item is None or item.parent != word.topic else item.names
         if word.action == COMPLETE_REMOVE:
-            return [] if item is None else [Gone(*key)]
+            return [] if item is None else [Left(*key)]
         if word.action == PARTIAL_REMOVE:
             left = [name for name in names if name in held]
             return [Removed(*key, left)] if left else []
@@ -340,7 +340,7 @@ class Subscribing:
                 self.silent += len(silent)
                 _log.info("clients of lite topics are silent", count=len(silent))
 
-        self._book.record([Gone(*key) for key in silent], done)
+        self._book.record([Left(*key) for key in silent], done)
 
 
 def _target(kind: str, value: int) -> int | None:

@@ -58,14 +58,14 @@ class Removed(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     names: list[str]
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True, tag="g"):
+class Left(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     """A client is gone, and its subscription with it."""
 
     group: str
     client_id: str
 
 
-Event: TypeAlias = Whole | Added | Removed | Gone
+Event: TypeAlias = Whole | Added | Removed | Left
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

@@ -10,7 +10,7 @@ What changes is said by events. An event that says what is so already changes no
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gantry_broker.clients.core.lite.records import Added, Event, Gone, Removed, Whole
+from gantry_broker.clients.core.lite.records import Added, Event, Left, Removed, Whole
 
 ClientKey = tuple[str, str]  # group and client id
 _CLIENT_BYTES = 200  # of a client's record, about, besides its names
@@ -95,7 +95,7 @@ class LiteRegistry:
             Who lost what by it.
         """
         key = (event.group, event.client_id)
-        if isinstance(event, Gone):
+        if isinstance(event, Left):
             self._forget(key)
             return []
         if isinstance(event, Removed):
