@@ -56,7 +56,8 @@ READ_BY_CLIENTS = {
     "GET_BROKER_HA_STATUS", "QUERY_CONSUME_TIME_SPAN", "GET_SYSTEM_TOPIC_LIST_FROM_BROKER",
     "QUERY_CONSUME_QUEUE", "GET_ALL_PRODUCER_INFO", "QUERY_SUBSCRIPTION_BY_CONSUMER",
     "CHECK_ROCKSDB_CQ_WRITE_PROGRESS", "GET_ALL_MESSAGE_REQUEST_MODE",
-    "INVOKE_BROKER_TO_GET_CONSUMER_STATUS",
+    "INVOKE_BROKER_TO_GET_CONSUMER_STATUS", "GET_BROKER_LITE_INFO", "GET_PARENT_TOPIC_INFO",
+    "GET_LITE_TOPIC_INFO", "GET_LITE_CLIENT_INFO",
 }  # fmt: skip
 OPEN_ON_BROKERS = {
     # What clients do: while access is off, whoever reaches the port is one.
@@ -76,6 +77,9 @@ OPEN_ON_BROKERS = {
     "NOTIFICATION": "a client",
     "POLLING_INFO": "a client",
     "QUERY_ASSIGNMENT": "a client",
+    "POP_LITE_MESSAGE": "a client",
+    "LITE_SUBSCRIPTION_CTL": "a client",
+    "TRIGGER_LITE_DISPATCH": "changes nothing; messages are looked for once more",
     "HEART_BEAT": "a client; says nothing of brokers",
     "UNREGISTER_CLIENT": "a client",
     "LOCK_BATCH_MQ": "a client",

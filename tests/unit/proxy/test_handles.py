@@ -19,11 +19,21 @@ def test_a_change_of_the_time_is_another_delivery() -> None:
     assert changed(parse(TEXT), 60, 5) == "7 60 5 0 0 orders-a 2 9 4096"
 
 
+def test_a_handle_of_a_lite_topic_names_it_also_when_it_is_put_off() -> None:
+    text = receipt(7, 50, 10_000, 999, ("orders-a", 0, 9, 9))
+    handle = parse(f"{text} a-session")
+    assert (handle.text, handle.lite_topic) == (text, "a-session")
+    later = parse(changed(handle, 60, 5))
+    assert later.lite_topic == "a-session"
+    assert later.text == "7 60 5 999 0 orders-a 0 9 9"
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "",
         "x",
+        TEXT.replace("10000 0 0", "10000 999 0") + " a$b",
         TEXT + " 1",
         TEXT.rsplit(" ", 1)[0],
         TEXT.replace(" 50 ", " -50 "),

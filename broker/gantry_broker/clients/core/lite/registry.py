@@ -18,7 +18,7 @@ _NAME_BYTES = 3  # quotes and comma
 
 
 class Subscriber:
-    """What one client of one group takes.
+    """The lite topics that one client of one group takes.
 
     Attributes:
         key: group and client id.
@@ -71,7 +71,7 @@ class LiteRegistry:
         self._of_all: dict[str, dict[ClientKey, Subscriber]] = {}  # by parent
 
     def subscribers(self, parent: str, name: str) -> Iterator[Subscriber]:
-        """Whoever takes a lite topic, members of wildcard groups included."""
+        """The clients that take a lite topic, members of wildcard groups included."""
         found = self._by_name.get(parent, {}).get(name, ())
         yield from found if isinstance(found, tuple) else (found,)
         yield from self._of_all.get(parent, {}).values()
