@@ -45,8 +45,9 @@ def pop_pin(store: MessageStore) -> Offset | None:
 
     And for subscriptions to lite topics, from the oldest that is said nowhere behind.
     """
-    found = (_needed(store, *one) for one in ((POP_GROUP, POP_TOPIC), (LITE_GROUP, LITE_TOPIC)))
-    return min((at for at in found if at is not None), default=None)
+    popped = _needed(store, POP_GROUP, POP_TOPIC)
+    subscribed = _needed(store, LITE_GROUP, LITE_TOPIC)
+    return min((at for at in (popped, subscribed) if at is not None), default=None)
 
 
 def _needed(store: MessageStore, group: str, topic: str) -> Offset | None:

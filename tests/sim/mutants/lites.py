@@ -97,9 +97,8 @@ MUTANTS = (
         "lite-started-empty",
         "after a change of master only what comes anew is handed out",
         f"{POPPING}._take",
-        "if item.scan is None:",
-        "item.pending.clear()\n        if item.scan is None:\n"
-        "            item.scan = iter(())\n        if item.scan is None:",
+        "item.scan = self._scan(item)",
+        "item.scan = iter(())",
         f"{LITES}::test_a_pop_takes_a_few_of_many_lite_topics_and_the_next_goes_on",
     ),
     _mutant(

@@ -83,11 +83,12 @@ class LitePopping:
         self.polls = Polls(_Silent(), lambda place: None)
         self.taking = Taking(view, pops, creation, self._unlocked)
         self._timers: dict[QueueId, asyncio.TimerHandle] = {}  # where something is in flight
-        self._unsubscribe = view.store.subscribe(self._arrived)
+        self._unsubscribe: Callable[[], None] | None = None  # while nobody subscribes
 
     def close(self) -> None:
         """The mastership is over."""
-        self._unsubscribe()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
         for timer in self._timers.values():
             timer.cancel()
         self.polls.close()
@@ -96,7 +97,17 @@ class LitePopping:
 
     def woken(self, key: ClientKey) -> None:
         """There may be something for a client."""
+        self.listen()
         self.polls.wake(_place(key))
+
+    def listen(self) -> None:
+        """Hear of messages while somebody subscribes, so that others' sends cost nothing."""
+        if self._book.registry.clients:
+            if self._unsubscribe is None:
+                self._unsubscribe = self._view.store.subscribe(self._arrived)
+        elif self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     def changed(self, queue: QueueId) -> None:
         """Something of a lite topic was acknowledged, put off or became visible for a group."""
@@ -123,7 +134,7 @@ class LitePopping:
             item.scan = None
         else:
             item.pending[name] = None
-        self.woken(item.key)
+        self.polls.wake(_place(item.key))
 
     def _unlocked(self, place: Place) -> None:
         self.changed(QueueId(place.group, place.topic, 0))

@@ -117,6 +117,7 @@ class LiteRequests:
     def _ready(self) -> None:
         """Some log was read, or could not be: look for everybody."""
         if hasattr(self, "subscribing"):  # a log may be read while this is being made
+            self.popping.listen()
             self.popping.polls.wake_all()
             self.subscribing.early.serve_all()
 
