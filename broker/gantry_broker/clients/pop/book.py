@@ -24,11 +24,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError
+from gantry_protocol.lite import is_lite_queue
 from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.core.clocks import Clocks
-from gantry_broker.clients.core.pop.ledger import LogReader, PopLedger, PopQueue, Undo
+from gantry_broker.clients.core.pop.ledger import (
+    DeliveryState,
+    LogReader,
+    PopLedger,
+    PopQueue,
+    Undo,
+)
 from gantry_broker.clients.core.pop.records import (
     BATCH_EVENTS,
     GROUP,
@@ -192,6 +199,14 @@ class PopBook:
         if not self._writing:
             self._loop.call_soon(self._write)  # those of one turn share an append
 
+    def state(self, queue_id: QueueId, offset: int, popped_ms: int) -> DeliveryState:
+        """The state of one delivery, also of a queue that the ledger has forgotten."""
+        if queue_id not in self.ledger.queues and is_lite_queue(queue_id.topic):
+            done = self._view.store.committed.query(*queue_id)
+            if done is not None and offset < done:
+                return DeliveryState.DONE
+        return self.ledger.state(queue_id, offset, popped_ms)
+
     def settled(self, done: Told) -> None:
         """Tell ``done`` once everything that is so here is confirmed, or why it is not."""
         if self._writing or self._waiting:
@@ -339,9 +354,22 @@ class PopBook:
         return self._wants_table or self._since_table_bytes >= least
 
     def _forget(self) -> dict[QueueId, PopQueue]:
-        """Forget the queues that nobody can pop from any more, as the next table does."""
+        """Forget the queues that nobody can pop from any more, as the next table does.
+
+        And lite topics of which nothing is in flight: there may be a million, and the committed
+        offset says all about them.
+        """
         query = self._view.store.committed.query
-        gone = [queue_id for queue_id in self.ledger.queues if query(*queue_id) is None]
+        gone = [
+            queue_id
+            for queue_id, queue in self.ledger.queues.items()
+            if (offset := query(*queue_id)) is None
+            or (
+                not queue.held
+                and self.committed.get(queue_id) == offset == queue.next
+                and is_lite_queue(queue_id.topic)
+            )
+        ]
         for queue_id in gone:
             self.committed.pop(queue_id, None)
         return self.ledger.forget(gone)

@@ -450,7 +450,7 @@ class PopRequests:
         if refusal is not None:
             return refusal
         queue_id = _queue_of(header)
-        state = self.book.ledger.state(queue_id, receipt.offset, receipt.popped_ms)
+        state = self.book.state(queue_id, receipt.offset, receipt.popped_ms)
         if state is DeliveryState.CURRENT:
             return self.book.ledger.queues[queue_id].held[receipt.offset].message
         if state is DeliveryState.DONE:

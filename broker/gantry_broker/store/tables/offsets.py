@@ -32,7 +32,7 @@ from gantry_broker.store.tables.pieces import MAX_ROWS, pieces
 
 GONE = -1  # in a row: there is no offset any more
 AGE_GROUP = "GANTRY_SYS_AGE"
-OFFSETS_MAX = 1_000_000  # some 200 MB at most; 50 MB where they are of groups of one topic
+OFFSETS_MAX = 2_000_000  # some 400 MB at most; 100 MB where they are of groups of one topic
 TOUCH_HOURS = 24  # an offset that is committed again, unchanged, is written anew after so many
 
 OffsetKey = tuple[str, str, int]  # group, topic, queue id

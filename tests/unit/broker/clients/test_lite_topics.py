@@ -7,6 +7,7 @@ import json
 
 import pytest
 from gantry_broker.clients.lite import expiring, popping, rules, subscribing
+from gantry_broker.clients.pop import book as pop_book
 from gantry_protocol.codes import ResponseCode
 from support.lites import GROUP, PARENT, LiteConsumer, fill, make_parent, queue, set_group
 
@@ -159,6 +160,34 @@ async def test_a_message_in_flight_comes_again_at_the_next_master(serve, group) 
     assert not waiting.done()
     await asyncio.sleep(2)
     assert list(await waiting) == ["1"]
+
+
+async def test_lite_topics_of_which_nothing_is_in_flight_are_in_no_table(
+    serve, group, monkeypatch
+) -> None:
+    monkeypatch.setattr(pop_book, "TABLE_BYTES", 1)
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add("a", "b")
+    fill(group, "a", "1")
+    fill(group, "b", "2")
+    found = await consumer.pop()
+    assert (await consumer.ack(found["1"])).code == 0
+    fill(group, "a", "3")
+    third = await consumer.pop()
+    await consumer.ack(third["3"])
+    await consumer.add("busy")
+    for number in range(20):  # until what stands behind a table weighs four times as much
+        fill(group, "busy", f"busy{number}")
+        await consumer.ack((await consumer.pop())[f"busy{number}"])
+    known = {item.topic for item in processor.pops.book.ledger.queues}
+    assert queue("a") not in known
+    assert queue("b") in known
+    assert (await consumer.ack(third["3"])).code == 0, "it is done, and was before"
+    after = LiteConsumer(serve())
+    await asyncio.sleep(0.1)
+    assert (await after.ack(third["3"])).code == 0
+    fill(group, "a", "4")
+    assert list(await after.pop()) == ["4"], "and nothing of before, 2 is in flight"
 
 
 async def test_the_log_is_needed_from_the_oldest_whole_record_on(serve, group, monkeypatch) -> None:

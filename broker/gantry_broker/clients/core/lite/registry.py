@@ -142,17 +142,18 @@ class LiteRegistry:
         return found
 
     def _give(self, item: Subscriber, names: list[str]) -> None:
+        """More for a client; what it was never looked at for needs no note, it is looked at yet."""
+        if not item.names.isdisjoint(names):
+            names = [name for name in names if name not in item.names]
+        names = list(dict.fromkeys(names))
+        item.names.update(names)
+        self.count += len(names)
+        if item.scan is not None:
+            item.pending.update(dict.fromkeys(names))
         by_name = self._by_name.setdefault(item.parent, {})
         for name in names:
-            if name in item.names:
-                continue
-            item.names.add(name)
-            item.pending[name] = None
-            self.count += 1
-            known = by_name.get(name)
-            if known is None:
-                by_name[name] = item
-            else:
+            known = by_name.setdefault(name, item)
+            if known is not item:
                 by_name[name] = (*(known if isinstance(known, tuple) else (known,)), item)
 
     def _take(self, item: Subscriber, names: list[str]) -> None:
