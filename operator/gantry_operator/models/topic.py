@@ -68,12 +68,12 @@ class TopicSpec(EntitySpec):
         default="ReadWrite", description="What clients may do with the topic. Default ReadWrite."
     )
     message_type: (
-        Literal["Unspecified", "Normal", "Fifo", "Delay", "Transaction", "Mixed"] | None
+        Literal["Unspecified", "Normal", "Fifo", "Delay", "Transaction", "Lite", "Mixed"] | None
     ) = Field(
         default=None,
         description=(
             "The kind of messages that 5.x clients send to the topic, upstream's message.type. "
-            "Default none: any kind."
+            "Lite: it is the parent of lite topics. Default none: any kind."
         ),
         json_schema_extra=NOT_NULLABLE,
     )
