@@ -28,6 +28,12 @@ FIFO = {"message.type": "FIFO"}
         ),
         pytest.param(
             None,
+            "+message.type=LITE,+lite.topic.expiration=60",
+            {"message.type": "LITE", "lite.topic.expiration": "60"},
+            id="a parent of lite topics",
+        ),
+        pytest.param(
+            None,
             "+cleanup.policy=DELETE,+queue.type=SimpleCQ",
             {"cleanup.policy": "DELETE", "queue.type": "SimpleCQ"},
             id="what is so anyway",

@@ -35,6 +35,23 @@ async def test_subscription_group_as_mqadmin_makes_it(led: Harness) -> None:
     assert json.loads(led.call(201, GROUP).body)["subscriptionGroupTable"] == {}
 
 
+async def test_attributes_of_a_subscription_group(led: Harness) -> None:
+    def put(**attributes: str) -> int:
+        body = {"groupName": "g", "attributes": attributes}
+        return led.call(200, GROUP, json.dumps(body).encode()).code
+
+    def read() -> dict[str, str]:
+        table = json.loads(led.call(201, GROUP).body)["subscriptionGroupTable"]
+        return table["g"]["attributes"]
+
+    assert put(**{"+lite.bind.topic": "sessions", "+lite.sub.model": "Exclusive"}) == 0
+    assert put(**{"-lite.sub.model": ""}) == 0
+    assert read() == {"lite.bind.topic": "sessions"}
+    assert put(**{"+lite.sub.model": "Both"}) == 29
+    assert put() == 0
+    assert read() == {"lite.bind.topic": "sessions"}
+
+
 async def test_members_are_reported_and_read(led: Harness) -> None:
     report = {"groups": {"g": {"clients": [{"clientId": "a"}]}, "h": {"clients": []}}}
     assert led.call(31001, as_master(led), json.dumps(report).encode()).code == 0
