@@ -24,6 +24,7 @@ from gantry_protocol.headers.brokeradmin import (
     TopicRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.lite import is_lite_queue, parent_and_lite
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients.pulled import PulledOffsets
@@ -146,10 +147,10 @@ class GroupProgress:
         return found
 
     def all_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """GetAllConsumerOffset (43)."""
+        """GetAllConsumerOffset (43); without lite topics, of which there may be a million."""
         table: dict[str, dict[int, int]] = {}
         for group, topic, queue_id, offset in self._view.store.committed.all():
-            if not is_mark(group) and not is_system_group(group):
+            if not (is_mark(group) or is_system_group(group) or is_lite_queue(topic)):
                 table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
         return reply(request, body=encode_body(ConsumerOffsets(table)))
 
@@ -162,9 +163,12 @@ class GroupProgress:
         return reply(request, body=encode_body(GroupList(sorted(names))))
 
     def topics_of_group(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """QueryTopicsByConsumer (343)."""
+        """QueryTopicsByConsumer (343): of lite topics the parent."""
         group = from_ext(QueryTopicsByConsumerRequestHeader, request.ext).group
-        names = {row[1] for row in self._view.store.committed.of_group(group)}
+        names = {
+            parent_and_lite(row[1])[0] if is_lite_queue(row[1]) else row[1]
+            for row in self._view.store.committed.of_group(group)
+        }
         present = self._sessions.group(group)
         names.update(() if present is None else present.topics)
         return reply(request, body=encode_body(TopicList(sorted(names))))

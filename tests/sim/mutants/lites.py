@@ -126,15 +126,6 @@ MUTANTS = (
         f"{LITES}::test_a_silent_client_is_given_up_and_one_that_pops_is_not",
     ),
     _mutant(
-        "lite-forgotten-in-flight",
-        "what is in flight of a lite topic is handed out again after a change of master",
-        "gantry_broker.clients.pop.book:PopBook._forget",
-        "not queue.held\n                and self.committed.get(queue_id) == offset == queue.next\n"
-        "                and is_lite_queue",
-        "is_lite_queue",
-        f"{LITES}::test_lite_topics_of_which_nothing_is_in_flight_are_in_no_table",
-    ),
-    _mutant(
         "lite-done-is-unknown",
         "an acknowledgement that repeats is refused for a lite topic without messages in flight",
         "gantry_broker.clients.pop.book:PopBook.state",

@@ -292,6 +292,8 @@ class LitePopping:
     def _may_find(self, queue: QueueId, attempt: str) -> Steps[bool]:
         """Whether a pop of a lite topic may find a message; if not, who waits is told later."""
         self.looks += 1
+        if not self._view.store.has_lite(queue.topic):
+            return False  # it has not begun, or has ended, whatever is in flight
         held = self._pops.ledger.queues.get(queue)
         if held is not None:
             if held.held and attempt and held.attempt == attempt:

@@ -487,6 +487,10 @@ async def test_questions_about_lite_topics(serve, group) -> None:
     ext = {"parentTopic": PARENT, "group": GROUP, "clientId": "c1"}
     client = json.loads((await consumer.answer(200077, ext)).body)
     assert (client["liteTopicCount"], client["liteTopicSet"]) == (1, ["a"])
+    await consumer.pop()
+    topics = json.loads((await consumer.answer(343, {"group": GROUP})).body)
+    assert topics["topicList"] == [PARENT]
+    assert b"LMQ" not in (await consumer.answer(43)).body
     refused = await consumer.answer(200075, {"topic": "TopicTest"})
     assert refused.code == ResponseCode.INVALID_PARAMETER
 

@@ -165,3 +165,30 @@ def test_lite_topics_are_paged_in_order(store) -> None:
         found += [name for name, _head in page]
         after = page[-1][0]
     assert found == [_(f"s{number}") for number in range(9)]
+
+
+def test_a_log_that_begins_later_says_the_same_of_what_it_has(tmp_path: Path) -> None:
+    """Rows of the member that trimmed its log, and of one that knows only what is left of it."""
+    store = opened(tmp_path / "store")
+    body = "x" * 1000
+    for number in range(200):  # several files
+        put(store, lite(f"s{number % 9}", f"{number}{body}", queue_id=number % 3))
+        if number == 120:
+            put(store, *(store.state_records() or []))
+    put(store, expired_record([(_("s4"), store.max_offset(_("s4"), 0) - 1)]))
+    start = max(at for at in store.log.starts if at <= store.whole_from)
+    assert start > 0
+    for _step in store.raise_minimums(start):
+        pass
+    for segment in store.trim(start):
+        segment.remove()
+    wanted = {name: bodies(store, name) for name in map("s{}".format, range(9))}
+    counts = dict(store._queues.lite.counts)
+    store.close()
+    stores.forget_derived(tmp_path / "store")
+    anew = MessageStore.open(tmp_path / "store", SEGMENT_BYTES)
+    anew.dispatch(anew.log.end)
+    assert {name: bodies(anew, name) for name in wanted} == wanted
+    assert wanted["s4"] == []
+    assert anew._queues.lite.counts == counts
+    anew.close()
