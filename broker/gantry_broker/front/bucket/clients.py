@@ -105,6 +105,7 @@ class BucketConsumers:
     ) -> None:
         self.locks = _NoLocks()
         self.configs = settings
+        self.is_current = True
         self._members = {
             name: [client.client_id for client in group.clients] for name, group in members.items()
         }

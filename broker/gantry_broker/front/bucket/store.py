@@ -27,6 +27,7 @@ from gantry_broker.store.contract import (
     GetResult,
     GetStatus,
     Learned,
+    LiteTopic,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
@@ -199,6 +200,18 @@ class BucketStore:
     def append(self, records: Records, done: Appended, *, once: int | None = None) -> None:
         """Refused."""
         done(SendOutcome(*READ_ONLY))
+
+    def lite_topics(self, parent: str, after: str, count: int) -> list[LiteTopic]:
+        """None: the tier has the messages of lite topics, and not where they stand."""
+        return []
+
+    def lite_count(self, parent: str) -> int:
+        """None, see ``lite_topics``."""
+        return 0
+
+    def has_lite(self, queue: str) -> bool:
+        """None, see ``lite_topics``."""
+        return False
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Refused."""
