@@ -78,6 +78,14 @@ MUTANTS = (
         f"{LITES}::test_the_log_is_needed_from_the_oldest_whole_record_on",
     ),
     _mutant(
+        "lite-late-is-lost",
+        "a subscription that is confirmed late is in the log, and its master does not know it",
+        f"{BOOK}.record",
+        "if not outcome.stored:",
+        "if outcome.code != ResponseCode.SUCCESS:",
+        f"{LITES}::test_a_subscription_is_there_though_it_is_not_confirmed_in_time",
+    ),
+    _mutant(
         "lite-two-clients-have-it",
         "in an exclusive group two clients have one lite topic",
         f"{REGISTRY}.apply",

@@ -2,8 +2,9 @@
 
 Rules protected:
 
-* A change is applied, and answered, once its record is confirmed. So whoever is answered 0 finds
-  its subscription at the next master, and nothing has ever to be taken back.
+* A change is applied, and answered, once its record is confirmed; also if that is late, when it
+  is answered 12. So whoever is answered 0 finds its subscription at the next master, what a master
+  knows is what the log says, and nothing has ever to be taken back.
 * The log is needed from the oldest record on that says all about a client. That of the client whose
   record is oldest is written anew when what stands behind it weighs twice as much as all
   subscriptions, and after an hour. So no append carries more than a few clients, however many there
@@ -103,10 +104,11 @@ class LiteBook:
             if self._is_closed:
                 done(outcome, [])
                 return
-            if outcome.code != ResponseCode.SUCCESS:
-                self.refused += 1
+            self.refused += outcome.code != ResponseCode.SUCCESS
+            if not outcome.stored:
                 done(outcome, [])
                 return
+            # Also without a confirmation in time: it is in the log for as long as this lasts.
             evicted: list[Evicted] = []
             for event, record, stored in zip(events, records, outcome.stored, strict=True):
                 evicted += self._apply(self.registry, event, stored.queue_offset, len(record.body))

@@ -9,6 +9,7 @@ import pytest
 from gantry_broker.clients.lite import expiring, popping, rules, subscribing
 from gantry_broker.clients.pop import book as pop_book
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.errors import RecordError
 from support.lites import GROUP, PARENT, LiteConsumer, fill, make_parent, queue, set_group
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
@@ -212,6 +213,29 @@ async def test_the_log_is_needed_from_the_oldest_whole_record_on(serve, group, m
         "c2": {"b"},
     }
     assert after.count == 2
+
+
+async def test_a_subscription_is_there_though_it_is_not_confirmed_in_time(serve, group) -> None:
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add("a")
+    group.holding = True
+    asked = asyncio.create_task(consumer.subscribe("PARTIAL_ADD", "b"))
+    await asyncio.sleep(0.1)
+    assert processor.lite.book.registry.count == 1, "nothing is so before it is stored"
+    group.give_up()
+    assert (await asked).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    group.holding = False
+    fill(group, "b", "1")
+    assert list(await consumer.pop()) == ["1"]
+
+
+async def test_a_subscription_that_is_not_stored_is_not_there(serve, group) -> None:
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add("a")
+    group.append_error = RecordError("it does not fit")
+    assert (await consumer.subscribe("PARTIAL_ADD", "b")).code == ResponseCode.SYSTEM_ERROR
+    group.append_error = None
+    assert processor.lite.book.registry.clients[GROUP, "c1"].names == {"a"}
 
 
 # ---- more than one client
