@@ -78,7 +78,7 @@ MUTANTS = (
         "flushed-damage-taken-for-a-torn-tail",
         "log",
         "a damaged record below what was flushed is cut off, and acknowledged ones with it",
-        (Edit(f"{LOG}.recovery:_tail_units", "if offset < durable:", "if False:"),),
+        (Edit(f"{LOG}.recovery:_tail", "if offset >= durable:", "if True:"),),
         UnitTests(f"{RECOVERY}::test_damage_that_only_the_callers_floor_speaks_for_is_explained"),
     ),
     Mutant(
