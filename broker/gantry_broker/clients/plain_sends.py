@@ -46,9 +46,11 @@ from gantry_protocol.records.properties import (
     MSG_REGION,
     NAME_VALUE_SEPARATOR,
     POP_CK,
+    PRIORITY,
     PRODUCER_GROUP,
     PROPERTY_SEPARATOR,
     REPLY_TO_CLIENT,
+    SHARDING_KEY,
     TIMER_DELAY_MS,
     TIMER_DELAY_S,
     TIMER_DELIVER_MS,
@@ -102,6 +104,7 @@ _FEW = 64  # messages of a batch; later work like that of as many sends is withi
 # To look a member up costs a tenth of a microsecond.
 _LONG_NAMES = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
 CONFIRMED = ResponseCode.SUCCESS
+_PRIORITY_DIGITS = 10  # of an int32
 _MOVING = Refusal(
     ResponseCode.SYSTEM_BUSY, "another broker group takes messages for this queue, try again"
 )
@@ -194,10 +197,8 @@ class PlainSender:
         )
         if refusal is not None:
             return refuse_send(request, refusal)
-        queue_id = header.queue_id
-        if topic.topic_name != header.topic:
-            queue_id = 0  # a dead-letter topic
-        elif queue_id < 0:
+        queue_id = self._queue_of(header, topic, asked)
+        if queue_id < 0:
             queue_id = next(self._turn) % topic.write_queue_nums
         if MAPPED in topic.attributes and not self._takes(topic.topic_name, queue_id):
             return refuse_send(request, _MOVING)
@@ -232,6 +233,16 @@ class PlainSender:
         except RecordError as error:
             return refuse_send(request, _illegal(str(error)))
         return None
+
+    @staticmethod
+    def _queue_of(header: SendHeader, topic: TopicConfig, asked: Mapping[str, str]) -> int:
+        """The queue that a message is for: that of its priority, or the one named; -1 for any."""
+        if topic.topic_name != header.topic:
+            return 0  # a dead-letter topic
+        level = _priority(asked) if PRIORITY in asked and not header.batch else None
+        if level is None or MAPPED in topic.attributes:
+            return header.queue_id
+        return min(level, topic.write_queue_nums - 1)
 
     def _takes(self, topic: str, queue_id: int) -> bool:
         """Whether this is where messages for a queue of a mapped topic go now."""
@@ -356,6 +367,8 @@ class PlainSender:
         for start in _NOT_STORED:
             if start in properties:
                 properties = without_property(properties, start[:-1])
+        if PRIORITY in properties and _priority(decode_properties(properties)) is None:
+            properties = without_property(properties, PRIORITY)
         if properties and properties[-1] != PROPERTY_SEPARATOR:
             properties += PROPERTY_SEPARATOR
         properties += self._added
@@ -519,6 +532,19 @@ def _says_half(asked: Mapping[str, str]) -> bool:
 def asks_for_delay(asked: Mapping[str, str]) -> bool:
     """Whether it names a delay level or a moment, maybe one that is no delay."""
     return DELAY_TIME_LEVEL in asked or not _TIMER_NAMES.isdisjoint(asked)
+
+
+def _priority(asked: Mapping[str, str]) -> int | None:
+    """The priority of a message, from 0; None without one, and where something else places it.
+
+    A message has one kind: one that waits, is half or belongs to a message group has no priority.
+    """
+    text = asked.get(PRIORITY, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _PRIORITY_DIGITS):
+        return None
+    if _says_half(asked) or asks_for_delay(asked) or SHARDING_KEY in asked:
+        return None
+    return int(text)
 
 
 def check_body_and_properties(body: bytes, properties: str) -> None:

@@ -152,7 +152,7 @@ class Sender(PlainSender):
             return []
         properties = header.properties or ""
         asked = decode_properties(properties)
-        queue_id = header.queue_id if topic.topic_name == header.topic else 0
+        queue_id = self._queue_of(header, topic, asked)
         try:
             if header.batch:
                 return list(self._batch(conn, request, header, queue_id, asked))

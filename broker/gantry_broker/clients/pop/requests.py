@@ -34,9 +34,11 @@ from gantry_protocol.headers.pop import (
 from gantry_protocol.lite import is_lite_queue, lite_queue
 from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.settings.priority import factor_of
 
 from gantry_broker.clients import subscription, topic_rules
 from gantry_broker.clients.core.pop.ledger import DeliveryState
+from gantry_broker.clients.core.pop.queue_order import queue_order
 from gantry_broker.clients.core.pop.receipts import (
     BATCH_MAX,
     ORDERED,
@@ -249,13 +251,13 @@ class PopRequests:
             raise BodyError(f"the filter type {str(header.exp_type)[:64]!r} is not supported")
         return subscription.parse(header.topic, header.exp, header.exp_type)
 
-    def _queue_ids(self, topic: TopicConfig, queue_id: int) -> list[int]:
-        """The queues to look at, in order; any of them comes first."""
-        if queue_id > ANY_QUEUE:
-            return [queue_id]
-        count = topic.read_queue_nums
-        first = next(self._turn) % count
-        return [(first + at) % count for at in range(count)]
+    def _queue_ids(self, topic: TopicConfig, place: Place, *, ordered: bool) -> list[int]:
+        """The queues to look at, in order."""
+        if place.queue_id > ANY_QUEUE:
+            return [place.queue_id]
+        attributes = self._view.consumers.config(place.group).attributes
+        factor = 0 if ordered else factor_of(attributes)
+        return queue_order(topic.attributes, topic.read_queue_nums, next(self._turn), factor)
 
     def _serve_pop(
         self, wanted: WantedMessages, poll: Poll, served: Callable[[bool], None]
@@ -281,7 +283,7 @@ class PopRequests:
             self._end(poll, reply(poll.request, error.answer_code, str(error)))
             served(True)
 
-        queue_ids = self._queue_ids(topic, poll.place.queue_id)
+        queue_ids = self._queue_ids(topic, poll.place, ordered=wanted.ordered)
         steps = self.taking.take(wanted, queue_ids, poll.place, answer.stored)
         Run(self._view.store, steps, taken, failed).start()
 
@@ -514,7 +516,7 @@ class PopRequests:
             steps = self.taking.has_some(
                 header.consumer_group,
                 header.topic,
-                self._queue_ids(topic, header.queue_id),
+                self._queue_ids(topic, place, ordered=bool(header.order)),
                 ordered=bool(header.order),
             )
             Run(self._view.store, steps, found, failed).start()
