@@ -60,7 +60,7 @@ from gantry_protocol.records.properties import (
 from gantry_protocol.records.properties import TRANSACTION_PREPARED as TRAN_MSG
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED, OFFSETS_MAX, SendAnswers
-from gantry_protocol.settings.lite import MESSAGE_TYPE
+from gantry_protocol.settings.priority import MESSAGE_TYPE
 from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules

@@ -6,7 +6,8 @@ import click
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.errors import GantryError
 from gantry_protocol.lite import LITE_TYPE
-from gantry_protocol.settings.lite import EXPIRATION, EXPIRATION_MAX, MESSAGE_TYPE
+from gantry_protocol.settings.lite import EXPIRATION, EXPIRATION_MAX
+from gantry_protocol.settings.priority import MESSAGE_TYPE
 from gantry_protocol.settings.readers import parse_readers
 
 from gantry_cli.client import topics as api

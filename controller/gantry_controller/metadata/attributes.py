@@ -8,11 +8,11 @@ compacted topics and queues of batches are refused. ``gantry.readers`` is not up
 from collections.abc import Callable, Mapping
 
 from gantry_protocol.settings.lite import OF_TOPICS
+from gantry_protocol.settings.priority import MESSAGE_TYPE, MESSAGE_TYPES
 from gantry_protocol.settings.readers import READERS, READERS_MAX, parse_readers
 
 _TEXT_CHARS_MAX = 1024  # of a modification; every name with its longest value takes less
 
-_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "LITE", "MIXED")
 _RESERVE_TIME_MAX = 2**63 - 1
 
 
@@ -29,7 +29,7 @@ def _is_readers(text: str) -> bool:
 
 
 _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
-    "message.type": (_MESSAGE_TYPES.__contains__, ", ".join(_MESSAGE_TYPES)),
+    MESSAGE_TYPE: (MESSAGE_TYPES.__contains__, ", ".join(MESSAGE_TYPES)),
     "reserve.time": (_is_reserve_time, f"-1 to {_RESERVE_TIME_MAX} ms"),
     "cleanup.policy": ("DELETE".__eq__, "DELETE; topics are not compacted here"),
     "queue.type": ("SimpleCQ".__eq__, "SimpleCQ; queues of batches are not kept here"),

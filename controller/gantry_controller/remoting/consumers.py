@@ -41,10 +41,10 @@ from gantry_protocol.headers.consumers import (
     SubscriptionGroupRequestHeader,
     SubscriptionsVersionHeader,
 )
-from gantry_protocol.settings.lite import group_attributes
 from gantry_protocol.types import Index
 from msgspec.structs import replace
 
+from gantry_controller.metadata.attributes import AttributesError
 from gantry_controller.metadata.clients import Client, ConsumerGroup, QueueOwner, Subscription
 from gantry_controller.metadata.consumer_view import ClusterGroup
 from gantry_controller.metadata.events import (
@@ -53,6 +53,7 @@ from gantry_controller.metadata.events import (
     ReportConsumers,
     ReportLocks,
 )
+from gantry_controller.metadata.group_attributes import changed
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
@@ -84,29 +85,30 @@ class ConsumerRequests:
     def _put(self, exchange: Exchange) -> RemotingCommand | None:
         header = from_ext(SubscriptionGroupRequestHeader, exchange.request.ext)
         config = decode_request(SubscriptionGroupConfig, exchange.request.body)
+        cluster, name = header.cluster_name or "", header.broker_name or ""
         try:
-            attributes = group_attributes(
-                self._known_attributes(header, config.group_name), config.attributes
-            )
-        except ValueError as error:
+            known = self._attributes(cluster, name, config.group_name)
+            attributes = changed(known, config.attributes)
+        except AttributesError as error:
             return reply(exchange.request, ResponseCode.INVALID_PARAMETER, str(error))
-        config = replace(config, attributes=attributes)
         event = PutSubscriptionGroup(
-            cluster=header.cluster_name or "",
-            name=header.broker_name or "",
+            cluster=cluster,
+            name=name,
             group=config.group_name,
-            config=encode_body(config),
+            config=encode_body(replace(config, attributes=attributes)),
         )
         self._dispatcher.write(exchange, event, lambda result: _changed(exchange.request, result))
         return None
 
-    def _known_attributes(
-        self, header: SubscriptionGroupRequestHeader, name: str
-    ) -> dict[str, str]:
-        group = self._machine.group(header.cluster_name or "", header.broker_name or "")
-        known = None
-        if group is not None:
-            known = self._machine.state.subscription_table(group.key).groups.get(name)
+    def _attributes(self, cluster: str, name: str, group: str) -> dict[str, str]:
+        """Those that a consumer group has in a broker group, or in the first of a cluster."""
+        place = (
+            self._machine.group(cluster, name)
+            if name
+            else next(self._machine.state.serving_by_name(cluster), None)
+        )
+        table = None if place is None else self._machine.state.subscription_table(place.key)
+        known = None if table is None else table.groups.get(group)
         return {} if known is None else decode_body(SubscriptionGroupConfig, known).attributes
 
     def _delete(self, exchange: Exchange) -> None:

@@ -6,7 +6,6 @@ these are.
 
 from collections.abc import Callable, Mapping
 
-MESSAGE_TYPE = "message.type"
 EXPIRATION = "lite.topic.expiration"  # minutes after the last message; -1: never
 EXPIRATION_MAX = 30 * 24 * 60
 
@@ -44,27 +43,3 @@ OF_GROUPS: Mapping[str, Rule] = {
     MAX_EVENTS: (_number(10, _NUMBER_MAX), "10 or more"),
     WILDCARD: (bool, "any text"),
 }
-
-
-def group_attributes(known: Mapping[str, str], wished: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of a group after a change.
-
-    Args:
-        known: before it.
-        wished: ``+name`` gives a value, ``-name`` takes one away; a plain name stands for itself.
-
-    Raises:
-        ValueError: a value is none; the text says which and what it may be.
-    """
-    signed = any(name[:1] in ("+", "-") for name in wished)
-    made = dict(known) if signed or not wished else {}
-    for name, value in wished.items():
-        if name.startswith("-"):
-            made.pop(name[1:], None)
-            continue
-        plain = name.removeprefix("+")
-        allows, values = OF_GROUPS.get(plain, (None, ""))
-        if allows is not None and not allows(value):
-            raise ValueError(f"The attribute {plain} may be {values}, not {value!r}.")
-        made[plain] = value
-    return made

@@ -6,7 +6,10 @@ Attributes and values are upstream's (``TopicMessageType``, ``SubscriptionGroupA
 from collections.abc import Mapping
 
 MESSAGE_TYPE = "message.type"  # of a topic
-MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED")
+MESSAGE_TYPES = (
+    *("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION"),
+    *("PRIORITY", "LITE", "MIXED"),
+)
 BY_PRIORITY = "PRIORITY"  # such a topic's queues are popped from the last one down
 PRIORITY_FACTOR = "priority.factor"  # of a consumer group: so many pops in a hundred do so
 FACTOR_MAX = 100

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from gantry_protocol.lite import lite_problem, lite_queue, parent_and_lite
 from gantry_protocol.records.lite_topics import lite_of
-from gantry_protocol.settings.lite import group_attributes
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b", "x" * 64])
@@ -33,28 +32,3 @@ def test_what_is_no_name(name: str) -> None:
 )
 def test_a_record_says_its_lite_topic(properties: bytes, found: str | None) -> None:
     assert lite_of(b"sessions", properties) == found
-
-
-def test_attributes_of_a_group_are_given_and_taken_away() -> None:
-    bound = group_attributes({}, {"+lite.bind.topic": "sessions"})
-    assert bound == {"lite.bind.topic": "sessions"}
-    both = group_attributes(bound, {"+lite.sub.model": "Exclusive"})
-    assert both == bound | {"lite.sub.model": "Exclusive"}
-    assert group_attributes(both, {"-lite.sub.model": ""}) == bound
-    assert group_attributes(both, {}) == both, "who names none changes none"
-    assert group_attributes(both, bound) == bound, "whole ones are as they are written"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("lite.sub.model", "Both"),
-        ("lite.sub.client.quota", "-2"),
-        ("lite.sub.client.quota", "many"),
-        ("lite.bind.topic", ""),
-        ("lite.sub.reset.offset.exclusive", "yes"),
-    ],
-)
-def test_a_value_that_is_none_is_refused(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        group_attributes({}, {f"+{name}": value})

@@ -21,6 +21,9 @@ FIFO = {"message.type": "FIFO"}
         pytest.param(FIFO, "+message.type=DELAY", {"message.type": "DELAY"}, id="changed"),
         pytest.param(FIFO, "-message.type", {}, id="removed"),
         pytest.param(
+            None, "+message.type=PRIORITY", {"message.type": "PRIORITY"}, id="of priorities"
+        ),
+        pytest.param(
             FIFO,
             "-message.type,+reserve.time=-1",
             {"reserve.time": "-1"},

@@ -52,6 +52,35 @@ async def test_attributes_of_a_subscription_group(led: Harness) -> None:
     assert read() == {"lite.bind.topic": "sessions"}
 
 
+async def test_a_groups_attributes_are_changed_one_by_one(led: Harness) -> None:
+    """As ``mqadmin updateSubGroup --attributes`` of 5.4 has it; who sends none changes none."""
+
+    def put(**attributes: str) -> tuple[int, str | None]:
+        body = json.dumps({"groupName": "g", "attributes": attributes}).encode()
+        answer = led.call(200, GROUP, body)
+        return answer.code, answer.remark
+
+    def kept() -> dict[str, str]:
+        table = json.loads(led.call(201, GROUP).body)["subscriptionGroupTable"]
+        return table["g"]["attributes"]
+
+    assert put(**{"+priority.factor": "30"}) == (0, None)
+    assert put() == (0, None)
+    assert kept() == {"priority.factor": "30"}
+    assert put(**kept()) == (0, None), "what was read may be sent"
+    for attributes, words in (
+        ({"+priority.factor": "101"}, "priority.factor may be 0 to 100, not '101'"),
+        ({"priority.factor": "-1"}, "priority.factor may be 0 to 100, not '-1'"),
+        ({"+colour": "red"}, "'colour' is no attribute of consumer groups; known are lite"),
+    ):
+        code, remark = put(**attributes)
+        assert (code, words in (remark or "")) == (29, True), remark
+    assert kept() == {"priority.factor": "30"}
+    assert put(**{"-priority.factor": ""}) == (0, None)
+    assert kept() == {}
+    assert put(**{"-priority.factor": ""})[0] == 29
+
+
 async def test_members_are_reported_and_read(led: Harness) -> None:
     report = {"groups": {"g": {"clients": [{"clientId": "a"}]}, "h": {"clients": []}}}
     assert led.call(31001, as_master(led), json.dumps(report).encode()).code == 0
