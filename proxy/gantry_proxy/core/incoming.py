@@ -11,6 +11,8 @@ from gantry_protocol.records.properties import (
     BORN_HOST,
     DELAY_TIME_LEVEL,
     KEYS,
+    PRIORITY,
+    SHARDING_KEY,
     TAGS,
     TIMER_DELIVER_MS,
     TRANSACTION_PREPARED,
@@ -20,7 +22,6 @@ from gantry_protocol.records.properties import (
 
 from gantry_proxy.core.outgoing import (
     COMPRESSED,
-    SHARDING_KEY,
     SYSTEM,
     TRACE_CONTEXT,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 MD5 = 2
+INT32_MAX = 2**31 - 1
 
 
 def message_of(record: MessageRecord, handle: str | None, attempt: int | None = None) -> Any:
@@ -84,6 +86,9 @@ def _describe(system: Any, record: MessageRecord, properties: dict[str, str]) ->
         system.message_group = properties[SHARDING_KEY]
     if LITE_TOPIC in properties:
         system.lite_topic = properties[LITE_TOPIC]
+    level = properties.get(PRIORITY, "")
+    if level.isascii() and level.isdecimal() and len(level) <= 10 and int(level) <= INT32_MAX:
+        system.priority = int(level)
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]
     if DLQ_ORIGIN_TOPIC in properties and DLQ_ORIGIN_MESSAGE_ID in properties:
@@ -98,4 +103,6 @@ def _type_of(properties: dict[str, str]) -> str:
         return "DELAY"
     if LITE_TOPIC in properties:
         return "LITE"
-    return "FIFO" if SHARDING_KEY in properties else "NORMAL"
+    if SHARDING_KEY in properties:
+        return "FIFO"
+    return "PRIORITY" if PRIORITY in properties else "NORMAL"

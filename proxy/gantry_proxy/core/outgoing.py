@@ -13,7 +13,9 @@ from gantry_protocol.records.properties import (
     BORN_HOST,
     BORN_TIMESTAMP,
     KEYS,
+    PRIORITY,
     PRODUCER_GROUP,
+    SHARDING_KEY,
     TAGS,
     TIMER_DELIVER_MS,
     TRANSACTION_PREPARED,
@@ -40,7 +42,6 @@ RECOVERY_MAX_S = 3_600
 COMPRESSED, PREPARED = 0x1, 0x4
 KEY_SEPARATOR = " "
 
-SHARDING_KEY = "__SHARDINGKEY"
 TRACE_CONTEXT = "TRACE_CONTEXT"
 CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 RECONSUME_TIME = "RECONSUME_TIME"
@@ -48,7 +49,7 @@ RECONSUME_TIME = "RECONSUME_TIME"
 SYSTEM = frozenset(
     {
         *(KEYS, TAGS, UNIQ_KEY, WAIT_STORE_MSG_OK, PRODUCER_GROUP, TRANSACTION_PREPARED),
-        *(SHARDING_KEY, BORN_HOST, BORN_TIMESTAMP, TRACE_CONTEXT, TIMER_DELIVER_MS),
+        *(PRIORITY, SHARDING_KEY, BORN_HOST, BORN_TIMESTAMP, TRACE_CONTEXT, TIMER_DELIVER_MS),
         *(CHECK_IMMUNITY_S, RECONSUME_TIME, "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID"),
         *("MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG"),
         *("CORRECTION_FLAG", "MQ2_FLAG", "MSG_REGION", "TRACE_ON", "INSTANCE_ID", "POP_CK"),
@@ -74,6 +75,7 @@ class Outgoing(msgspec.Struct, frozen=True):
         sys_flag: compressed, prepared.
         born_ms: by the client's clock; 0 if it does not say.
         message_group: messages of one go to one queue, as those of a lite topic do; empty for any.
+        has_priority: its broker chooses its queue.
         is_transaction: it is a half message.
     """
 
@@ -84,6 +86,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     sys_flag: int
     born_ms: int
     message_group: str
+    has_priority: bool
     is_transaction: bool
 
 
@@ -103,10 +106,11 @@ def outgoing(messages: Sequence[Any], peer: str, now_ms: int) -> list[Outgoing]:
     made = [_outgoing(message, peer, now_ms) for message in messages]
     if len({item.topic for item in made}) > 1:
         raise CallRefused("MESSAGE_CORRUPTED", "topic in message is not same")
-    if len(made) > 1 and any(item.is_transaction or item.message_group for item in made):
-        raise CallRefused(
-            "MESSAGE_CORRUPTED", "a batch holds no transactions, message groups or lite topics"
-        )
+    if len(made) > 1 and any(
+        item.is_transaction or item.message_group or item.has_priority for item in made
+    ):
+        text = "a batch holds no transactions, message groups, lite topics or priorities"
+        raise CallRefused("MESSAGE_CORRUPTED", text)
     if len({item.sys_flag for item in made}) > 1:
         raise CallRefused("MESSAGE_CORRUPTED", "a batch is compressed as a whole, or not at all")
     return made
@@ -131,6 +135,7 @@ def _outgoing(message: Any, peer: str, now_ms: int) -> Outgoing:
         sys_flag=(COMPRESSED if compressed else 0) | (PREPARED if prepared else 0),
         born_ms=read_ms(system.born_timestamp),
         message_group=system.message_group or system.lite_topic,
+        has_priority=system.HasField("priority"),
         is_transaction=prepared,
     )
 
@@ -179,7 +184,7 @@ def _system_properties(system: Any, topic: str, peer: str, now_ms: int) -> dict[
 
 
 def _words(system: Any) -> dict[str, str]:
-    """Tag, keys, message group and lite topic."""
+    """Tag, keys, message group, lite topic and priority."""
     found = {}
     if system.tag:
         if "|" in system.tag or _has_control(system.tag) or not system.tag.strip():
@@ -201,6 +206,10 @@ def _words(system: Any) -> dict[str, str]:
     lite = lite_topic_of(system)
     if lite is not None:
         found[LITE_TOPIC] = lite
+    if system.HasField("priority"):
+        if system.priority < 0:
+            raise CallRefused("BAD_REQUEST", f"priority {system.priority} is below 0")
+        found[PRIORITY] = str(system.priority)
     return found
 
 

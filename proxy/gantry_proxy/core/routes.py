@@ -18,13 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ANY_QUEUE = -1
-TYPES = (
-    "NORMAL",
-    "FIFO",
-    "DELAY",
-    "TRANSACTION",
-    "LITE",
-)  # topics have no type: any message may be sent
+# Any message may be sent to any topic.
+TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE")
 
 
 class GroupQueues(msgspec.Struct, frozen=True):

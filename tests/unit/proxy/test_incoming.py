@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from gantry_protocol.errors import BodyError
 from gantry_protocol.headers.pop import PopMessageResponseHeader
-from gantry_protocol.records.properties import encode_properties
+from gantry_protocol.records.properties import PRIORITY, encode_properties
 from gantry_protocol.records.record import MessageRecord, encode_record
 from gantry_proxy.core.handles import parse
 from gantry_proxy.core.incoming import message_of
@@ -49,6 +49,22 @@ def test_what_was_sent_comes_back() -> None:
     assert (found.message_id, found.tag, found.message_group) == ("01AB", "paid", "customer-1")
     assert list(found.keys) == ["k1", "k2"]
     assert found.message_type == MESSAGE_TYPES["FIFO"]
+
+
+def test_a_priority_comes_back() -> None:
+    sent = Message(body=b"hello")
+    sent.topic.name = "orders"
+    sent.system_properties.message_id, sent.system_properties.priority = "01AB", 0
+    (stored,) = outgoing([sent], "peer", 1_000)
+    assert stored.has_priority
+    got = message_of(record(stored.properties), "handle")
+    assert got.system_properties.priority == 0
+    assert got.system_properties.HasField("priority")
+    assert got.system_properties.message_type == MESSAGE_TYPES["PRIORITY"]
+    assert not got.user_properties
+    for text in ("2147483648", "high", "1" * 5_000):
+        properties = encode_properties({PRIORITY: text})
+        assert not message_of(record(properties), None).system_properties.HasField("priority")
 
 
 def test_places_times_and_the_digest_are_the_record_s() -> None:

@@ -83,6 +83,15 @@ def test_a_message_group_is_the_sharding_key() -> None:
     assert found.message_group == properties["__SHARDINGKEY"] == "customer-1"
 
 
+def test_a_priority_is_a_property_of_the_record() -> None:
+    assert sent(message(priority=7))[1]["_SYS_MSG_PRIORITY_"] == "7"
+    assert "_SYS_MSG_PRIORITY_" not in sent(message())[1]
+    assert refusal(message(priority=-1)) == "BAD_REQUEST"
+    forged = message()
+    forged.user_properties["_SYS_MSG_PRIORITY_"] = "7"
+    assert refusal(forged) == "ILLEGAL_MESSAGE_PROPERTY_KEY"
+
+
 def test_a_delay_is_the_time_at_which_it_ends() -> None:
     made = message()
     made.system_properties.delivery_timestamp.FromMilliseconds(NOW_MS + 5_000)
@@ -158,6 +167,7 @@ def test_a_batch_is_of_one_topic_and_plain() -> None:
     assert len(outgoing([message(), message()], PEER, NOW_MS)) == 2
     assert refusal(message(), other) == "MESSAGE_CORRUPTED"
     assert refusal(message(), message(message_group="g")) == "MESSAGE_CORRUPTED"
+    assert refusal(message(), message(priority=0)) == "MESSAGE_CORRUPTED"
     assert refusal(message(), message(body_encoding=ENCODINGS["GZIP"])) == "MESSAGE_CORRUPTED"
     assert refusal() == "MESSAGE_CORRUPTED"
 
