@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[CliCluster]:
     with cluster_with_topic(tmp_path / "local") as made:
-        made.gantry("topics", "create", PARENT, "--lite", "--lite-expires", "60")
+        made.gantry("topics", "create", PARENT, "--type", "lite", "--lite-expires", "60")
         made.gantry("groups", "create", GROUP, "--lite-of", PARENT)
         made.gantry("groups", "create", ALONE, "--lite-of", PARENT, "--lite-exclusive")
         yield made

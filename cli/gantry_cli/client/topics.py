@@ -19,7 +19,6 @@ from gantry_protocol.headers.brokeradmin import CreateTopicRequestHeader, Delete
 from gantry_protocol.headers.client import OffsetResponseHeader, QueueRequestHeader
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.headers.nameserver import GetRouteInfoRequestHeader
-from gantry_protocol.settings.readers import READERS
 
 from gantry_cli.client import brokers
 from gantry_cli.client.routes import Queue, Routes, TopicNotFoundError, refusal
@@ -52,25 +51,25 @@ async def create_topic(
     cluster: str | None,
     broker_name: str | None = None,
     perm: int = PERM_READ | PERM_WRITE,
-    readers: str | None = None,
-    attributes: Mapping[str, str] | None = None,
+    attributes: Mapping[str, str | None] | None = None,
 ) -> None:
     """Create `topic` with `queues` queues on one group, or on all of them; or change it to that.
 
-    With a `cluster` or a `broker_name` only there. `readers` are left as they are with None, and so
-    are `attributes` that are not named.
+    With a `cluster` or a `broker_name` only there. An attribute that is None stays as it is.
 
     Raises:
         NameServiceError: no name server answers.
         BrokerError: a group refused it, or did not answer; others may have it.
     """
-    named = dict(attributes or {}) | ({} if readers is None else {READERS: readers})
     header = CreateTopicRequestHeader(
         topic=topic,
         read_queue_nums=queues,
         write_queue_nums=queues,
         perm=perm,
-        attributes=",".join(f"+{name}={value}" for name, value in named.items()) or None,
+        attributes=",".join(
+            f"+{name}={value}" for name, value in (attributes or {}).items() if value is not None
+        )
+        or None,
     )
     what = f"Topic {topic!r} was not created"
 

@@ -9,6 +9,7 @@ import msgspec
 from gantry_protocol.bodies import SubscriptionGroupConfig
 from gantry_protocol.errors import GantryError
 from gantry_protocol.settings.lite import BIND_TOPIC, SUB_MODEL
+from gantry_protocol.settings.priority import FACTOR_MAX, PRIORITY_FACTOR, factor_of
 
 from gantry_cli.client import groups as api
 from gantry_cli.client.brokers import broker_groups, everywhere
@@ -61,6 +62,12 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--retries",
             type=RETRIES,
             help="How often a failed message comes again before it is a dead letter. [new: 16]",
+        ),
+        click.option(
+            "--priority-factor",
+            type=click.IntRange(0, FACTOR_MAX),
+            help="Of a hundred pops of a topic of priorities so many begin with the most urgent "
+            "messages. [new: 100]",
         ),
         click.option(
             "--consume/--no-consume",
@@ -190,8 +197,8 @@ async def update(
     """Change the settings of GROUP; what is not named stays as it is."""
     if all(value is None for value in wanted.values()):
         raise click.UsageError(
-            "Say what is to change: --consume, --retries, --notify, --in-order, --lite-of or "
-            "--lite-exclusive."
+            "Say what is to change: --consume, --retries, --notify, --in-order, --priority-factor, "
+            "--lite-of or --lite-exclusive."
         )
     async with session(await name_servers(nameservers)) as client:
         places = await broker_groups(client.routes)
@@ -241,6 +248,8 @@ async def _put(
         attributes[BIND_TOPIC] = wanted["lite_of"]
     if wanted["lite_exclusive"] is not None:
         attributes[SUB_MODEL] = "Exclusive" if wanted["lite_exclusive"] else "Shared"
+    if wanted["priority_factor"] is not None:
+        attributes[PRIORITY_FACTOR] = str(wanted["priority_factor"])
     now: dict[str, SubscriptionGroupConfig] = {}
 
     async def put(place: GroupAddress) -> None:
@@ -258,7 +267,7 @@ def _print_settings(now: dict[str, SubscriptionGroupConfig], *, as_json: bool) -
         print_json(now)
         return
     print_table(
-        ("BROKER GROUP", "CONSUMES", "RETRIES", "NOTIFIED", "IN ORDER"),
+        ("BROKER GROUP", "CONSUMES", "RETRIES", "NOTIFIED", "IN ORDER", "PRIORITY"),
         [
             (
                 name,
@@ -266,6 +275,7 @@ def _print_settings(now: dict[str, SubscriptionGroupConfig], *, as_json: bool) -
                 item.retry_max_times,
                 _yes(item.notify_consumer_ids_changed_enable),
                 _yes(item.consume_message_orderly),
+                factor_of(item.attributes),
             )
             for name, item in sorted(now.items())
         ],

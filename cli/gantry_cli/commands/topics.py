@@ -7,8 +7,8 @@ from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.errors import GantryError
 from gantry_protocol.lite import LITE_TYPE
 from gantry_protocol.settings.lite import EXPIRATION, EXPIRATION_MAX
-from gantry_protocol.settings.priority import MESSAGE_TYPE
-from gantry_protocol.settings.readers import parse_readers
+from gantry_protocol.settings.priority import MESSAGE_TYPE, MESSAGE_TYPES
+from gantry_protocol.settings.readers import READERS, parse_readers
 
 from gantry_cli.client import topics as api
 from gantry_cli.client.session import session
@@ -30,15 +30,6 @@ def _readers(_: click.Context, __: click.Parameter, value: str | None) -> str | 
     return value
 
 
-def _lite_attributes(lite: bool, expires: int | None) -> dict[str, str]:
-    """The attributes of a topic with lite topics."""
-    if not lite:
-        if expires is not None:
-            raise click.UsageError("--lite-expires is about lite topics: say --lite, too.")
-        return {}
-    return {MESSAGE_TYPE: LITE_TYPE, EXPIRATION: str(expires or -1)}
-
-
 readers_option = click.option(
     "--readers",
     callback=_readers,
@@ -46,13 +37,21 @@ readers_option = click.option(
     help="How many members of a group serve its reads, the master included; '1;7=3': three serve "
     "queue 7. [default: as it is, at first the master alone]",
 )
+type_option = click.option(
+    "--type",
+    "kind",
+    type=click.Choice([name.lower() for name in MESSAGE_TYPES]),
+    help="What its messages are; priority: POP hands out the most urgent ones first; lite: it has "
+    "lite topics. [default: as it is, at first none]",
+)
 
 
 @click.group(
     epilog="""\b
 Examples:
   gantry topics create orders --queues 8
-  gantry topics create sessions --lite           a topic with lite topics
+  gantry topics create sessions --type lite      a topic with lite topics
+  gantry topics create calls --type priority     queue 7 of 8 holds the most urgent ones
   gantry topics list
   gantry topics show orders                      where it lives, its first and next offsets
   gantry topics update orders --access read      let consumers finish, take no new messages
@@ -120,12 +119,12 @@ async def show(topic: str, nameservers: str | None, as_json: bool) -> None:
 @click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: all]")
 @click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
 @readers_option
-@click.option("--lite", is_flag=True, help="Let it have lite topics.")
+@type_option
 @click.option(
     "--lite-expires",
     type=click.IntRange(1, EXPIRATION_MAX),
     metavar="MINUTES",
-    help="Let each of them end so long after its last message. [default: never]",
+    help="Let each lite topic end so long after its last message. [default: never]",
 )
 @nameserver_option
 @json_option("Print, for each broker group, how the topic stands there now.")
@@ -134,7 +133,7 @@ async def create(
     topic: str,
     queues: int,
     readers: str | None,
-    lite: bool,
+    kind: str | None,
     lite_expires: int | None,
     cluster: str | None,
     group: str | None,
@@ -164,8 +163,7 @@ async def create(
             queues=queues,
             cluster=cluster,
             broker_name=group,
-            readers=readers,
-            attributes=_lite_attributes(lite, lite_expires),
+            attributes=_attributes(readers, kind, lite_expires),
         )
         found = await api.shapes(client.routes, topic)
     if as_json:
@@ -182,6 +180,7 @@ async def create(
 )
 @click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
 @readers_option
+@type_option
 @nameserver_option
 @yes_option
 @json_option("Print, for each broker group, how the topic stands there now.")
@@ -191,19 +190,20 @@ async def update(
     queues: int | None,
     access: str | None,
     readers: str | None,
+    kind: str | None,
     group: str | None,
     nameservers: str | None,
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Change how many queues TOPIC has, who may use it, or how many members serve its reads.
+    """Change how many queues TOPIC has, who may use it, its type, or how many serve its reads.
 
     With fewer queues, messages in those above the new number cannot be read until there are as many
     again; that must be confirmed. To empty a topic first: --access read, wait until gantry offsets
     show tells no lag, then change it.
     """
-    if queues is None and access is None and readers is None:
-        raise click.UsageError("Say what is to change: --queues, --access, --readers.")
+    if queues is None and access is None and readers is None and kind is None:
+        raise click.UsageError("Say what is to change: --queues, --access, --readers, --type.")
     async with session(await name_servers(nameservers)) as client:
         found = [
             item
@@ -227,7 +227,7 @@ async def update(
                 perm=item.perm if access is None else ACCESS[access],
                 cluster=item.cluster,
                 broker_name=item.broker_group,
-                readers=readers,
+                attributes=_attributes(readers, kind),
             )
         now = await api.shapes(client.routes, topic)
     if as_json:
@@ -256,6 +256,19 @@ async def delete(topic: str, nameservers: str | None, yes: bool) -> None:
         agreed(f"All messages of {topic} will be gone.", yes=yes)
         await api.delete_topic(client, topic)
     click.echo(f"Topic {topic} is deleted.")
+
+
+def _attributes(
+    readers: str | None, kind: str | None, lite_expires: int | None = None
+) -> dict[str, str | None]:
+    """Those that options name; None for the others."""
+    if lite_expires is not None and (kind or "").upper() != LITE_TYPE:
+        raise click.UsageError("--lite-expires is about lite topics: say --type lite, too.")
+    return {
+        READERS: readers,
+        MESSAGE_TYPE: None if kind is None else kind.upper(),
+        EXPIRATION: None if lite_expires is None else str(lite_expires),
+    }
 
 
 def _known(offset: int | None) -> str:

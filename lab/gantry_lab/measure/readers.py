@@ -24,6 +24,7 @@ from gantry_cli.client.topics import create_topic
 from gantry_cli.output import print_json
 from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.settings.readers import READERS
 from support.broker_cluster import send_command
 from support.broker_processes import Group
 
@@ -125,7 +126,7 @@ async def send(address: str, rate: float, seconds: float) -> None:
 
 async def case(group: Group, client: Session, readers: int, args: argparse.Namespace) -> None:
     """Both kinds of reading with so many readers."""
-    await create_topic(client, TOPIC, queues=1, cluster=None, readers=str(readers))
+    await create_topic(client, TOPIC, queues=1, cluster=None, attributes={READERS: str(readers)})
     await asyncio.sleep(2.0)  # routes, and replicas that begin to serve
     address = f"{group.master_ip}:10911"
     pid = group.processes[group.master_ip].process.pid

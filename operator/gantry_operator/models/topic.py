@@ -6,6 +6,7 @@ import re
 from typing import ClassVar, Final, Literal
 
 from gantry_protocol.admin_topics import QUEUES_MAX, TopicWish
+from gantry_protocol.settings.priority import MESSAGE_TYPE
 from gantry_protocol.settings.readers import READERS, READERS_MAX
 from pydantic import Field
 
@@ -14,7 +15,6 @@ from gantry_operator.models.entity import DeletionPolicy, Entity, EntitySpec, En
 from gantry_operator.models.parts import NOT_NULLABLE
 
 NAME_CHARS_MAX: Final = 127
-MESSAGE_TYPE: Final = "message.type"
 RESERVE_TIME: Final = "reserve.time"
 READERS_PATTERN: Final = r"^[0-9]{1,2}(;[0-9]{1,4}=[0-9]{1,2})*$"
 PERMS: Final = {"ReadWrite": 6, "ReadOnly": 4, "WriteOnly": 2, "None": 0}
@@ -68,12 +68,16 @@ class TopicSpec(EntitySpec):
         default="ReadWrite", description="What clients may do with the topic. Default ReadWrite."
     )
     message_type: (
-        Literal["Unspecified", "Normal", "Fifo", "Delay", "Transaction", "Lite", "Mixed"] | None
+        Literal[
+            "Unspecified", "Normal", "Fifo", "Delay", "Transaction", "Priority", "Lite", "Mixed"
+        ]
+        | None
     ) = Field(
         default=None,
         description=(
             "The kind of messages that 5.x clients send to the topic, upstream's message.type. "
-            "Lite: it is the parent of lite topics. Default none: any kind."
+            "Default none: any kind. Priority: POP hands out the most urgent ones first. Lite: it "
+            "is the parent of lite topics."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

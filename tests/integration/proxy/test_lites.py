@@ -21,7 +21,7 @@ PARTIAL_ADD, PARTIAL_REMOVE, COMPLETE_ADD, COMPLETE_REMOVE = range(4)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
     with cluster_with_group(tmp_path_factory.mktemp("lites") / "local") as made:
-        made.gantry("topics", "create", PARENT, "--lite")
+        made.gantry("topics", "create", PARENT, "--type", "lite")
         made.gantry("topics", "create", "plain")
         made.gantry("groups", "create", AGENTS, "--lite-of", PARENT)
         made.gantry("groups", "create", ALONE, "--lite-of", PARENT, "--lite-exclusive")
