@@ -197,7 +197,9 @@ class PlainSender:
         )
         if refusal is not None:
             return refuse_send(request, refusal)
-        queue_id = self._queue_of(header, topic, asked)
+        queue_id = header.queue_id
+        if PRIORITY in asked or topic.topic_name != header.topic:  # else that is it
+            queue_id = self._queue_of(header, topic, asked)
         if queue_id < 0:
             queue_id = next(self._turn) % topic.write_queue_nums
         if MAPPED in topic.attributes and not self._takes(topic.topic_name, queue_id):

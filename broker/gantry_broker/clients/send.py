@@ -187,8 +187,11 @@ class Sender(PlainSender):
         """
         header = send_header(request)
         name = self._target_topic(header)
-        queue_id = stored[0].queue_id if header.queue_id < 0 else header.queue_id
         asked = decode_properties(header.properties or "")
+        topic = self._view.store.topics.lookup(name)
+        queue_id = -1 if topic is None else self._queue_of(header, topic, asked)
+        if queue_id < 0:
+            queue_id = stored[0].queue_id
         handle, unique_key = None, asked.get(UNIQ_KEY, given_key)
         due_ms = wanted_time(asked, int(self._clock() * 1000)) if is_moment(asked) else None
         if due_ms is not None and unique_key is not None:

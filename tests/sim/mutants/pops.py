@@ -17,6 +17,7 @@ WAITING = "unit/broker/clients/test_pop_waiting.py"
 COMES_EARLY = "unit/broker/clients/test_pop_early.py"
 FAILURES = "unit/broker/clients/test_pop_failures.py"
 CORE = "unit/broker/clients/core/test_pop.py"
+PRIORITY = "unit/broker/clients/test_priority.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
@@ -368,5 +369,62 @@ MUTANTS = (
         "if not self._book.ready:",
         "if False:",
         f"{COMES_EARLY}::test_no_modes_are_told_before_the_log_was_read",
+    ),
+    _mutant(
+        "least-urgent-first",
+        "a priority is popped in the wrong order",
+        "gantry_broker.clients.core.pop.queue_order:queue_order",
+        "range(count - 1, -1, -1)",
+        "range(count)",
+        f"{PRIORITY}::test_the_most_urgent_message_comes_first",
+    ),
+    _mutant(
+        "urgent-for-ever",
+        "a group's factor is not looked at, so what is less urgent is left for good",
+        "gantry_broker.clients.core.pop.queue_order:queue_order",
+        "if share < factor:",
+        "if factor:",
+        f"{PRIORITY}::test_a_group_that_says_so_leaves_nothing_for_good",
+    ),
+    _mutant(
+        "priorities-in-order",
+        "a group that consumes in order has queues held up by the last one",
+        f"{REQUESTS}._queue_ids",
+        "factor = 0 if ordered else",
+        "factor =",
+        f"{PRIORITY}::test_in_order_nothing_overtakes",
+    ),
+    _mutant(
+        "priority-beyond-the-queues",
+        "a message more urgent than there are queues is in one that nobody reads",
+        "gantry_broker.clients.plain_sends:PlainSender._queue_of",
+        "min(level, topic.write_queue_nums - 1)",
+        "level",
+        f"{PRIORITY}::test_a_priority_is_a_queue_and_the_last_one_takes_all_above",
+    ),
+    _mutant(
+        "priority-of-a-mapped-queue",
+        "a message for a queue of a map is stored in another one, which may be elsewhere",
+        "gantry_broker.clients.plain_sends:PlainSender._queue_of",
+        " or MAPPED in topic.attributes",
+        "",
+        f"{PRIORITY}::test_a_priority_does_not_choose_among_queues_of_a_map",
+    ),
+    _mutant(
+        "delayed-with-a-priority",
+        "a message of another kind is stored with a priority",
+        "gantry_broker.clients.plain_sends:PlainSender._complete",
+        "if PRIORITY in properties and _priority(decode_properties(properties)) is None:",
+        "if False:",
+        f"{PRIORITY}::test_a_message_of_another_kind_has_no_priority",
+    ),
+    _mutant(
+        "resent-by-priority-twice",
+        "a send by priority that is repeated at the next master is stored twice",
+        "gantry_broker.clients.send:Sender.sought",
+        "queue_id = self._queue_of(header, topic, asked)",
+        "queue_id = header.queue_id",
+        "unit/broker/clients/test_resent.py"
+        "::test_a_record_that_is_there_is_answered_and_not_stored_again",
     ),
 )

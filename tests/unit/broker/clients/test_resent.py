@@ -67,6 +67,7 @@ PLACE = ("queueId", "queueOffset", "msgId", "transactionId")
     [
         pytest.param("", 1, id="plain"),
         pytest.param("", -1, id="any queue"),
+        pytest.param("_SYS_MSG_PRIORITY_\x013\x02", 1, id="by priority"),
         pytest.param("DELAY\x013\x02", 1, id="delayed"),
         pytest.param("TRAN_MSG\x01true\x02PGROUP\x01pg\x02", 1, id="half"),
     ],

@@ -23,6 +23,7 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  * the server has acknowledged to be consumed, {@code UNSURE key error} where that answer is missing,
  * {@code FAILED key} for one that is to come again, {@code ERROR error};
  * {@code LATER key moment} for one that is sent for a moment of the next seconds, {@code BACK key} if it was taken back.
+ * {@code RANK key attempt priority} for one that is taken by itself, of which the first is left at its first attempt.
  * It signs as {@code CLIENT_ACCESS_KEY}, with {@code CLIENT_SECRET_KEY}, where these are in its environment.
  * Where a connection breaks, the client throws gRPC's own unchecked exceptions beside those it declares.
  */
@@ -48,6 +49,12 @@ public final class Grpc {
                 break;
             case "later":
                 later(server, topic, Integer.parseInt(args[3]));
+                break;
+            case "urgent":
+                urgent(server, topic, Integer.parseInt(args[3]), Integer.parseInt(args[4]));
+                break;
+            case "rank":
+                rank(server, topic, args[3]);
                 break;
             case "push":
                 push(server, topic, args[3]);
@@ -155,6 +162,59 @@ public final class Grpc {
                 say("NACK " + key + " " + word(error));
             }
             Thread.sleep(pauseMillis);
+        }
+    }
+
+    /** Sends so many messages of each priority, the least urgent ones first; then it is done. */
+    private static void urgent(ClientConfiguration server, String topic, int priorities, int each) throws Exception {
+        ClientServiceProvider provider = ClientServiceProvider.loadService();
+        Producer producer = provider.newProducerBuilder().setClientConfiguration(server).setTopics(topic).build();
+        say("READY");
+        for (int number = 0; number < priorities * each; number++) {
+            int priority = number % priorities;
+            String key = "key-" + priority + "-" + number / priorities;
+            byte[] body = ("message " + number).getBytes(StandardCharsets.UTF_8);
+            Message message = provider.newMessageBuilder()
+                .setTopic(topic).setKeys(key).setBody(body).setPriority(priority).build();
+            try {
+                producer.send(message);
+                say("ACK " + key);
+            } catch (ClientException | RuntimeException error) {
+                say("NACK " + key + " " + word(error));
+                number--;
+                Thread.sleep(100);
+            }
+        }
+        say("SENT");
+        Thread.currentThread().join();
+    }
+
+    /** Takes one message after the other; the first one is left until it comes again. */
+    private static void rank(ClientConfiguration server, String topic, String group) throws Exception {
+        SimpleConsumer consumer = ClientServiceProvider.loadService().newSimpleConsumerBuilder()
+            .setClientConfiguration(server)
+            .setConsumerGroup(group)
+            .setAwaitDuration(Duration.ofSeconds(5))
+            .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
+            .build();
+        say("READY");
+        boolean isFirst = true;
+        while (true) {
+            try {
+                for (MessageView message : consumer.receive(1, INVISIBLE)) {
+                    say("RANK " + key(message) + " " + message.getDeliveryAttempt() + " "
+                        + message.getPriority().map(String::valueOf).orElse("none"));
+                    if (isFirst) {
+                        isFirst = false;
+                        Thread.sleep(INVISIBLE.toMillis() + 1000);
+                    } else {
+                        acknowledge(consumer, message);
+                    }
+                }
+            } catch (ClientException | RuntimeException error) {
+                say("ERROR " + word(error));
+                Thread.sleep(100);
+            }
         }
     }
 
