@@ -47,6 +47,7 @@ SEEDS = {
     "pops": 2,
     "many": 2,
     "queues": 2,
+    "moved-pops": 2,
     "growing": 3,
     "readers": 1,
     "front-readers": 1,

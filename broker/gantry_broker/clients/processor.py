@@ -35,7 +35,7 @@ from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.lite.requests import LiteRequests
 from gantry_broker.clients.mapped.committed_later import CommittedLater
 from gantry_broker.clients.mapped.handing_over import HandingOver
-from gantry_broker.clients.mapped.places import PHYSICAL
+from gantry_broker.clients.mapped.places import AS_POPPED, PHYSICAL
 from gantry_broker.clients.mapped.requests import QUEUE_REQUESTS, MappedRequests
 from gantry_broker.clients.mapped.resets import MappedResets
 from gantry_broker.clients.mapped.static_topics import StaticTopics
@@ -162,6 +162,7 @@ class ClientProcessor:
             self.new_groups,
             lambda name: self._sessions.group(name) is not None,
         )
+        self._positions = positions
         has_read = None if throttle is None else throttle.has_read
         self._puller = Puller(
             view,
@@ -184,13 +185,14 @@ class ClientProcessor:
         )
         pulled = self._puller.pulled
         progress = GroupProgress(view, self._sessions, pulled, self.traffic)
+        elsewhere = CommittedLater(view.queues)
         self.drain = GroupDrain(
             leaving,
             self._sessions,
             progress,
             pulled,
             self.transactions,
-            CommittedLater(view.queues),
+            elsewhere,
             HandingOver(view),
             drain_grace_s,
         )
@@ -233,6 +235,7 @@ class ClientProcessor:
             lambda: int(clock() * 1000),
             self.traffic,
         )
+        progress.is_popped = elsewhere.is_popped = self.pops.book.may_have
         modes = RequestModeRequests(view, self.pops.book, self._sessions)
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
@@ -262,7 +265,7 @@ class ClientProcessor:
             RequestCode.END_TRANSACTION: self.transactions.end,
             RequestCode.PULL_MESSAGE: self._puller.pull,
             RequestCode.LITE_PULL_MESSAGE: self._puller.pull,
-            RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
+            RequestCode.QUERY_CONSUMER_OFFSET: self._position,
             RequestCode.UPDATE_CONSUMER_OFFSET: positions.update,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.search,
             RequestCode.GET_MAX_OFFSET: positions.maximum,
@@ -383,7 +386,14 @@ class ClientProcessor:
 
     def _queues_changed(self, topics: set[str]) -> None:
         self.mapped.changed(topics)
+        self.pops.queues_changed(topics)
         self._puller.queues_changed(topics)
+
+    def _position(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """QueryConsumerOffset (14)."""
+        if AS_POPPED in (request.ext or {}):
+            return self.pops.parts.position(conn, request)
+        return self._positions.query(conn, request)
 
     def _send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if PHYSICAL in (request.ext or {}) and self.resent.again.has(request):

@@ -5,7 +5,7 @@ those in which it has committed nothing yet; and never for a topic that its memb
 more, where nobody will ever catch up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from gantry_protocol.bodies import (
@@ -13,6 +13,7 @@ from gantry_protocol.bodies import (
     GroupList,
     MessageQueue,
     OffsetWrapper,
+    TopicConfig,
     TopicList,
     encode_body,
     encode_consume_stats,
@@ -25,6 +26,7 @@ from gantry_protocol.headers.brokeradmin import (
 )
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.lite import is_lite_queue, parent_and_lite
+from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients.pulled import PulledOffsets
@@ -52,6 +54,9 @@ class GroupProgress:
         sessions: who subscribed to what.
         pulled: how far they have pulled.
         traffic: how fast they get messages.
+
+    Attributes:
+        is_popped: whether a consumer group pops from a queue here, be it a closed segment.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class GroupProgress:
         self._sessions = sessions
         self._pulled = pulled
         self._traffic = traffic
+        self.is_popped: Callable[[str, str, int], bool] = lambda *place: False
 
     def consume_stats(self, conn: Connection, request: RemotingCommand) -> None:
         """GetConsumeStats (208)."""
@@ -140,11 +146,25 @@ class GroupProgress:
         for name in sorted(wanted):
             topic = self._view.store.topics.lookup(name)
             if topic is not None and only in (None, "", name):
+                newest = list(map(partial(own, name), range(topic.read_queue_nums)))
                 found += [
                     (name, queue_id, rows.get((name, queue_id)))
-                    for queue_id in map(partial(own, name), range(topic.read_queue_nums))
+                    for queue_id in [*newest, *self._older(group, topic, rows, newest)]
                 ]
         return found
+
+    def _older(
+        self, group: str, topic: TopicConfig, rows: Mapping[QueueKey, int], newest: list[int]
+    ) -> list[int]:
+        """Closed segments that a group pops here, besides those that are its newest ones."""
+        if MAPPED not in topic.attributes:
+            return []
+        name = topic.topic_name
+        return [
+            queue_id
+            for at, queue_id in rows
+            if at == name and queue_id not in newest and self.is_popped(group, name, queue_id)
+        ]
 
     def all_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """GetAllConsumerOffset (43); without lite topics, of which there may be a million."""

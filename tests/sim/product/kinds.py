@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from gantry_broker.clients import offset_age
+from gantry_broker.clients import offset_age, offsets
 from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
@@ -22,6 +22,7 @@ from sim.product.keyless import Keyless
 from sim.product.lives import Lives
 from sim.product.logs import verify
 from sim.product.mapped import Mapped
+from sim.product.moved_poppers import MovedPoppers, Mover
 from sim.product.orderly import Orderly, OrderlyMapped
 from sim.product.pop_modes import PopModes
 from sim.product.questions import Questions
@@ -515,6 +516,24 @@ class QueuesRun(ProductRun):
         cluster = self._cluster
         few = Workload(cluster, Watches(self._watch), producers=1)
         return [few, Mapped(cluster), OrderlyMapped(cluster)]
+
+
+class MovedPopsRun(QueuesRun):
+    """Consumers by POP of a mapped topic whose queues move, under all faults."""
+
+    settle_s = 120  # in order, one answer after the other, from whichever group is asked
+
+    def play(self) -> None:
+        """Raises Violation. No queue is so young that a new group begins with what is there."""
+        with mock.patch.object(offsets, "_YOUNG_QUEUE_BYTES", -1):
+            super().play()
+
+    def loads(self) -> Sequence[Load]:
+        """Few plain messages."""
+        cluster = self._cluster
+        watch, mover = Watches(self._watch), Mover(cluster)
+        few = Workload(cluster, watch, producers=1)
+        return [few, mover, MovedPoppers(cluster, watch, mover)]
 
 
 class GrowingRun(QueuesRun):

@@ -31,6 +31,7 @@ from gantry_protocol.bodies import SubscriptionGroupConfig, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.headers.client import PullMessageRequestHeader
 from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.queue_map import number_of
 from gantry_protocol.records import decode_properties, decode_records, offset_msg_id
 from gantry_protocol.records.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from sim.kernel.world import MS, Violation
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from gantry_broker.clients.consumers import Consumers
+    from gantry_cli.client.session import Session
     from gantry_protocol.command import RemotingCommand
     from gantry_protocol.records import MessageRecord
     from sim.product.cluster import Cluster, Node
@@ -89,7 +91,7 @@ class _Job(msgspec.Struct):
     maybe_done: bool = False
 
 
-class _Receipt(msgspec.Struct):
+class Receipt(msgspec.Struct):
     """One delivery of a job, as its consumer knows it."""
 
     queue_id: int
@@ -100,21 +102,23 @@ class _Receipt(msgspec.Struct):
     revive: str
     before: int
     id: str
+    broker: str
+    topic: str
 
     @property
     def place(self) -> Place:
-        """The place of the job."""
-        return self.queue_id, self.offset
+        """The place of the job; a segment of a mapped queue has its offsets."""
+        return number_of(self.queue_id), self.offset
 
     def ext(self, group: str) -> dict[str, object]:
         """The header of what is asked with it."""
         text = (
-            f"{self.start} {self.pop_ms} {self.invisible_ms} {self.revive} 0 {GROUP}"
+            f"{self.start} {self.pop_ms} {self.invisible_ms} {self.revive} 0 {self.broker}"
             f" {self.queue_id} {self.offset}"
         )
         return {
             "consumerGroup": group,
-            "topic": TOPIC,
+            "topic": self.topic,
             "queueId": self.queue_id,
             "offset": self.offset,
             "extraInfo": text,
@@ -143,9 +147,15 @@ class Poppers(Clients):
     Args:
         cluster: where.
         watch: is told of every acknowledgement of a producer.
+
+    Attributes:
+        topic: of the jobs.
+        queues: that consumers ask for; -1 for any.
     """
 
     unsettled = "jobs are not done"
+    topic = TOPIC
+    queues: tuple[int, ...] = (-1, -1, 0)
 
     def __init__(self, cluster: Cluster, watch: Told) -> None:
         super().__init__(cluster)
@@ -157,16 +167,24 @@ class Poppers(Clients):
         self._letters: Counter[str] = Counter()  # by the id of the job
         self._dead_us: dict[str, int] = {}  # when a job was read there
         self._claims: list[_Claim] = []
+        self._acked: set[tuple[str, Place]] = set()  # or about to be
         self._is_set_up = False
         self._knew: list[Consumers | None] = []  # of brokers that had read our settings
-        cluster.topics.append(TOPIC)
+        self._make_topic()
+
+    def _make_topic(self) -> None:
+        """Have the topic made."""
+        self._cluster.topics.append(self.topic)
 
     def start(self) -> None:
         """Begin."""
         self._cluster.client("pops", self._send).boot()
         self._cluster.client("pop-few", self._set_up).boot()
         self._cluster.client("pop-letters", self._read_letters).boot()
-        for group in GROUPS:
+        self._start_consumers(GROUPS)
+
+    def _start_consumers(self, groups: Iterable[str]) -> None:
+        for group in groups:
             for number in range(MEMBERS):
 
                 async def run(node: Node, group: str = group) -> None:
@@ -242,15 +260,16 @@ class Poppers(Clients):
     async def _consume(self, node: Node, group: str) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")
         async with session(self._cluster.name_servers) as client:
-            line = Line(client)
+            lines = self._lines_of(client)
             while group == FEW and not self._is_set_up:
                 await asyncio.sleep(0.1)
             while True:
+                broker, line = lines[0] if len(lines) == 1 else rng.choice(lines)
                 invisible_ms = rng.choice(INVISIBLE_MS)
                 asked = {
                     "consumerGroup": group,
-                    "topic": TOPIC,
-                    "queueId": rng.choice([-1, -1, 0]),
+                    "topic": self.topic,
+                    "queueId": rng.choice(self.queues),
                     "pollTime": rng.choice([0, 500, 2_000]),
                     "bornTime": 0,
                     "order": group == "ordered",
@@ -264,14 +283,14 @@ class Poppers(Clients):
                         **asked,
                         "maxMsgNums": rng.choice([1, 4, 32]),
                         "invisibleTime": invisible_ms,
-                        "initMode": 0,
+                        "initMode": self._begins_at(group),
                     },
                     within_s=WITHIN_S,
                 )
                 if answer is None or answer.code != ResponseCode.SUCCESS:
                     await asyncio.sleep(rng.random() * 0.1)
                     continue
-                receipts = _receipts(answer)
+                receipts = _receipts(answer, broker, self.topic)
                 for receipt in receipts:
                     self._given(group, receipt, asked_us, invisible_ms)
                 receipts = [one for one in receipts if not _is_hopeless(group, one)]
@@ -280,6 +299,14 @@ class Poppers(Clients):
                     continue
                 for receipt in receipts:
                     await self._work(line, group, receipt, rng)
+
+    def _lines_of(self, client: Session) -> list[tuple[str, Line]]:
+        """The broker groups to pop from, with a connection to each."""
+        return [(GROUP, Line(client))]
+
+    def _begins_at(self, group: str) -> int:
+        """0: with what is there; 1: with what is new."""
+        return 0
 
     async def _is_told(self, line: Line, asked: dict[str, object]) -> bool:
         """Wait until there is something. Raises Violation: the answer is none."""
@@ -300,19 +327,20 @@ class Poppers(Clients):
             self._cluster.world.count("told of a message")
         return found == "true"
 
-    async def _acknowledge(self, line: Line, group: str, receipts: list[_Receipt]) -> None:
+    async def _acknowledge(self, line: Line, group: str, receipts: list[Receipt]) -> None:
         """All in one request, which passes over those that somebody else has by now."""
         offsets = defaultdict(list)
         for receipt in receipts:
             offsets[receipt.queue_id, int(receipt.pop_ms)].append(receipt.offset)
         acks = [
             {
-                "c": group, "t": TOPIC, "q": queue_id, "pt": pop_ms, "r": "0", "so": min(found),
-                "b": _bits(one - min(found) for one in found),
+                "c": group, "t": self.topic, "q": queue_id, "pt": pop_ms, "r": "0",
+                "so": min(found), "b": _bits(one - min(found) for one in found),
             }
             for (queue_id, pop_ms), found in offsets.items()
         ]  # fmt: skip
-        body = json.dumps({"brokerName": GROUP, "acks": acks}).encode()
+        self._acked |= {(group, receipt.place) for receipt in receipts}
+        body = json.dumps({"brokerName": receipts[0].broker, "acks": acks}).encode()
         answer = await line.ask(RequestCode.BATCH_ACK_MESSAGE, {}, body, within_s=WITHIN_S)
         now_us = self._cluster.world.now_us
         for receipt in receipts:
@@ -334,7 +362,7 @@ class Poppers(Clients):
         """
         return now_us < job.free_us and self._cluster.clocks_agree
 
-    def _given(self, group: str, receipt: _Receipt, asked_us: int, invisible_ms: int) -> None:
+    def _given(self, group: str, receipt: Receipt, asked_us: int, invisible_ms: int) -> None:
         """Raises Violation: a job is handed out that is done, or that somebody has."""
         now_us = self._cluster.world.now_us
         self._ids[receipt.place] = receipt.id  # of a repeated send, too
@@ -360,7 +388,7 @@ class Poppers(Clients):
         job.free_us, job.free_ms = self._hidden(asked_us, job.pop_ms, invisible_ms)
         self._cluster.world.count("popped")
 
-    def _judge_tries(self, receipt: _Receipt, asked_us: int) -> None:
+    def _judge_tries(self, receipt: Receipt, asked_us: int) -> None:
         """Raises Violation: it was handed out too often, or is among the dead letters."""
         if receipt.before > TRIES and self._is_bounded():
             raise Violation(f"{receipt} may be tried {TRIES} times again")
@@ -373,14 +401,14 @@ class Poppers(Clients):
         least_us = int(invisible_ms * MS * (1 - 2 * self._cluster.drift)) - MS
         return asked_us + least_us, pop_ms + invisible_ms
 
-    def _judge_order(self, receipt: _Receipt) -> None:
+    def _judge_order(self, receipt: Receipt) -> None:
         """Raises Violation: one in front of it was never handed out."""
         for place in self._sent:
             is_before = place[0] == receipt.queue_id and place[1] < receipt.offset
             if is_before and place not in self._jobs["ordered"]:
                 raise Violation(f"{receipt} comes before {place}")
 
-    async def _work(self, line: Line, group: str, receipt: _Receipt, rng: Random) -> None:
+    async def _work(self, line: Line, group: str, receipt: Receipt, rng: Random) -> None:
         """Acknowledge a job, hide it for longer and acknowledge it then, or forget it."""
         chance = rng.random()
         if chance < 0.1 and not self._stops:
@@ -405,6 +433,7 @@ class Poppers(Clients):
                 job.free_us, job.free_ms = self._hidden(asked_us, job.pop_ms, hidden_ms)
             self._cluster.world.count("hidden")
         await asyncio.sleep(rng.choice([0.0, 0.01, 0.4]))
+        self._acked.add((group, receipt.place))
         ack = await line.ask(RequestCode.ACK_MESSAGE, receipt.ext(group), within_s=WITHIN_S)
         job = self._jobs[group][receipt.place]
         if ack is None or ack.code not in KNOWN:
@@ -469,7 +498,7 @@ class Poppers(Clients):
         self._cluster.world.count("dead-letter")
 
 
-def _is_hopeless(group: str, receipt: _Receipt) -> bool:
+def _is_hopeless(group: str, receipt: Receipt) -> bool:
     """Whether nobody can do this job."""
     return group == FEW and receipt.offset % 4 == 0
 
@@ -480,7 +509,7 @@ def _bits(numbers: Iterable[int]) -> str:
     return base64.b64encode(found.to_bytes(found.bit_length() // 8 + 1, "little")).decode()
 
 
-def _receipts(answer: RemotingCommand) -> list[_Receipt]:
+def _receipts(answer: RemotingCommand, broker: str, topic: str) -> list[Receipt]:
     """The receipts of an answer, as Java's client makes them."""
     ext = answer.ext or {}
     starts = {
@@ -488,7 +517,7 @@ def _receipts(answer: RemotingCommand) -> list[_Receipt]:
         for _, queue_id, start in (part.split(" ") for part in ext["startOffsetInfo"].split(";"))
     }
     return [
-        _Receipt(
+        Receipt(
             record.queue_id,
             record.queue_offset,
             starts[record.queue_id],
@@ -497,6 +526,8 @@ def _receipts(answer: RemotingCommand) -> list[_Receipt]:
             ext["reviveQid"],
             record.reconsume_times,
             offset_msg_id(*record.store_host, record.physical_offset),
+            broker,
+            topic,
         )
         for record in decode_records(answer.body)
     ]

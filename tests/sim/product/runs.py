@@ -31,6 +31,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "pops": kinds.PopsRun,
     "many": kinds.ManyRun,
     "queues": kinds.QueuesRun,
+    "moved-pops": kinds.MovedPopsRun,
     "growing": kinds.GrowingRun,
     "snapshots": kinds.SnapshotRun,
     "operator": OperatorRun,

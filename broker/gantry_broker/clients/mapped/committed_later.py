@@ -5,7 +5,7 @@ here is known to the group that has the queue's open segment. A drain asks it be
 they have something to read here still.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
@@ -30,10 +30,15 @@ class CommittedLater:
 
     Args:
         book: the maps, and the masters of other groups.
+
+    Attributes:
+        is_popped: whether a consumer group pops here: what it has done here nobody else knows, and
+            what it has done elsewhere says nothing of it.
     """
 
     def __init__(self, book: QueueBook) -> None:
         """Nothing is known."""
+        self.is_popped: Callable[[str, str, int], bool] = lambda *place: False
         self._book = book
         self._known: dict[Place, int] = {}
         self._asking: set[Place] = set()
@@ -41,7 +46,7 @@ class CommittedLater:
 
     def offset(self, place: Place) -> int | None:
         """The newest committed offset that is known; None: none is, or nothing was committed."""
-        return self._known.get(place)
+        return None if self.is_popped(*place) else self._known.get(place)
 
     def ask(self, places: Iterable[Place]) -> None:
         """Learn the offsets of these places, which are all that is of interest now.

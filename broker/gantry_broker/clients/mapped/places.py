@@ -24,6 +24,9 @@ AS_NEWEST = "gantryAsNewest"
 IF_NONE_KEPT = "gantryIfNoneKept"
 """In a commit from group to group: it counts only where the consumer group has no offset."""
 
+AS_POPPED = "gantryAsPopped"
+"""In what is asked and told from group to group: of a consumer group that pops, in a segment."""
+
 STATIC_SINCE = 412  # the ordinal of V5_0_0_SNAPSHOT in upstream's ``MQVersion``
 
 
@@ -212,3 +215,45 @@ def segments_seen(
         return segments
     own = [segment for segment in segments if segment.group == group]
     return own or (Segment(group, 0, number),)
+
+
+class Ended(NamedTuple):
+    """A closed segment, and where it ended."""
+
+    segment: Segment
+    end: int
+
+
+class Part(NamedTuple):
+    """A segment of a queue that a group holds.
+
+    Attributes:
+        queue_id: of the group's own queue that it is.
+        start: its first offset.
+        end: where it ended; None: it takes messages.
+        before: all earlier segments of the queue, in order.
+    """
+
+    queue_id: int
+    start: int
+    end: int | None
+    before: tuple[Ended, ...]
+
+    @property
+    def with_messages(self) -> list[Ended]:
+        """The earlier segments that have, or had, a message."""
+        return [item for item in self.before if item.segment.start < item.end]
+
+
+def parts_held(queues: QueueMap, group: str) -> dict[int, list[Part]]:
+    """The segments that ``group`` holds, by the number of their queue, the oldest one first."""
+    found: dict[int, list[Part]] = {}
+    for number, queue in enumerate(queues.queues):
+        ends = [following.start for following in queue.segments[1:]]
+        closed = tuple(map(Ended, queue.segments, ends))
+        for place, segment in enumerate(queue.segments):
+            if segment.group == group:
+                end = ends[place] if place < len(ends) else None
+                part = Part(segment.queue_id, segment.start, end, closed[:place])
+                found.setdefault(number, []).append(part)
+    return found

@@ -39,7 +39,7 @@ from gantry_broker.clients.mapped.again import PASSED_AGAIN
 from gantry_broker.clients.mapped.before import is_absent, is_question, question, segments_before
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
-from gantry_broker.clients.mapped.places import AS_NEWEST, PHYSICAL
+from gantry_broker.clients.mapped.places import AS_NEWEST, AS_POPPED, PHYSICAL
 from gantry_broker.clients.mapped.segment_answers import (
     AnswerListener,
     at_least,
@@ -366,7 +366,7 @@ class MappedRequests:
         ext = asked.request.ext or {}
         asked_epoch = to_int(ext[PHYSICAL])
         is_write = asked.request.code in _WRITES and not is_question(asked.request)
-        if is_write or AS_NEWEST in ext:
+        if (is_write and AS_POPPED not in ext) or AS_NEWEST in ext:
             number = number_of(asked.number) if asked.number >= 0 else -1
             queue = queues.queues[number] if 0 <= number < len(queues.queues) else None
             is_open = queue is not None and queue.open == Segment(

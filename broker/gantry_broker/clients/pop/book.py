@@ -163,6 +163,10 @@ class PopBook:
         """Whether it will soon be ready, as far as anybody knows."""
         return not (self._was_read or self._is_closed or self.failure)
 
+    def may_have(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a consumer group pops from a queue, as far as anybody knows."""
+        return not self.ready or QueueId(group, topic, queue_id) in self.ledger.queues
+
     @property
     def is_behind(self) -> bool:
         """Whether so much waits for the log that nothing more is taken."""

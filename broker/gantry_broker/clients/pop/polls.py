@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.queue_map import number_of
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.types import Offset
@@ -155,8 +156,8 @@ class Polls:
                 self.wake_queue(topic, group, queue_id)
 
     def wake_queue(self, topic: str, group: str, queue_id: int) -> None:
-        """There may be something in this queue."""
-        self.wake(Place(topic, group, queue_id))
+        """There may be something in this queue, or segment of a mapped one."""
+        self.wake(Place(topic, group, number_of(queue_id)))
         self.wake(Place(topic, group, ANY_QUEUE))
 
     def wake(self, place: Place) -> None:
@@ -170,6 +171,12 @@ class Polls:
         line.is_serving = True
         self._loop.call_soon(self._serve, place, line)
 
+    def wake_topic(self, topic: str) -> None:
+        """There may be something for all who wait for queues of a topic."""
+        for group, queue_ids in self._by_topic.get(topic, {}).items():
+            for queue_id in queue_ids:
+                self.wake(Place(topic, group, queue_id))
+
     def wake_all(self) -> None:
         """There may be something for everybody."""
         for place in list(self._lines):
@@ -177,7 +184,8 @@ class Polls:
 
     def rearm(self, topic: str, group: str, queue_id: int) -> None:
         """A message of this queue becomes visible at another time than before, maybe now."""
-        for place in (Place(topic, group, queue_id), Place(topic, group, ANY_QUEUE)):
+        for at in (number_of(queue_id), ANY_QUEUE):
+            place = Place(topic, group, at)
             line = self._lines.get(place)
             if line is None:
                 continue

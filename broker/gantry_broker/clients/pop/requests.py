@@ -32,7 +32,6 @@ from gantry_protocol.headers.pop import (
     PopMessageResponseHeader,
 )
 from gantry_protocol.lite import is_lite_queue, lite_queue
-from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.settings.priority import factor_of
 
@@ -53,6 +52,7 @@ from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.pop.early import NOT_READ, EarlyRequests, Serve
+from gantry_broker.clients.pop.parts import Parts
 from gantry_broker.clients.pop.polls import ANY_QUEUE, Place, Poll, Polls
 from gantry_broker.clients.pop.taking import MAX_COUNT, Taken, Taking, WantedMessages
 from gantry_broker.clients.pull import RefuseNew
@@ -99,6 +99,7 @@ class PopRequests:
 
     Attributes:
         book: what is in flight.
+        parts: of mapped queues, as this group holds them.
         taking: takes messages.
         polls: requests that wait.
         early: requests by receipts that wait until the log was read.
@@ -131,11 +132,13 @@ class PopRequests:
         self.polls = Polls(view.store, self._next_due_s)
         self.early = EarlyRequests()
         self.book = PopBook(view, writer, now_ms, self._book_changed)
+        self.parts = Parts(view, self.book, self.polls.wake)
         self.taking = Taking(view, self.book, creation, self.polls.wake)
 
     def close(self) -> None:
         """The mastership is over."""
         self.polls.close()
+        self.parts.close()
         self.early.close()
         self.book.close()
 
@@ -144,6 +147,12 @@ class PopRequests:
         self.polls.wake_all()
         self.lite_ready()
         self.early.serve_all()
+
+    def queues_changed(self, topics: set[str]) -> None:
+        """The maps of these topics changed."""
+        self.parts.forget(topics)
+        for topic in topics:
+            self.polls.wake_topic(topic)
 
     # ---- PopMessage
 
@@ -182,7 +191,7 @@ class PopRequests:
         topic = self._view.store.topics.lookup(place.topic)
         assert topic is not None, "or the pop was refused"
         query = self._view.store.committed.query
-        queue_ids = range(topic.read_queue_nums)
+        queue_ids = self.parts.held(topic, range(topic.read_queue_nums))
         if any(query(place.group, place.topic, at) is not None for at in queue_ids):
             return None
         return self._refuse_new(conn, place.group, place.topic, 0)
@@ -219,9 +228,6 @@ class PopRequests:
                 return Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if topic is None:
             return topic_rules.unknown_topic(header.topic)
-        if MAPPED in topic.attributes:
-            remark = f"the queues of topic[{header.topic}] are mapped to groups: pull them"
-            return Refusal(ResponseCode.NO_PERMISSION, remark)
         if not topic.perm & PERM_READ:
             remark = f"the topic[{header.topic}] peeking message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
@@ -251,13 +257,17 @@ class PopRequests:
             raise BodyError(f"the filter type {str(header.exp_type)[:64]!r} is not supported")
         return subscription.parse(header.topic, header.exp, header.exp_type)
 
-    def _queue_ids(self, topic: TopicConfig, place: Place, *, ordered: bool) -> list[int]:
+    def _queue_ids(
+        self, topic: TopicConfig, place: Place, *, from_end: bool, ordered: bool
+    ) -> list[int]:
         """The queues to look at, in order."""
-        if place.queue_id > ANY_QUEUE:
-            return [place.queue_id]
-        attributes = self._view.consumers.config(place.group).attributes
-        factor = 0 if ordered else factor_of(attributes)
-        return queue_order(topic.attributes, topic.read_queue_nums, next(self._turn), factor)
+        numbers = [place.queue_id]
+        if place.queue_id == ANY_QUEUE:
+            attributes = self._view.consumers.config(place.group).attributes
+            factor = 0 if ordered else factor_of(attributes)
+            count = topic.read_queue_nums
+            numbers = queue_order(topic.attributes, count, next(self._turn), factor)
+        return self.parts.to_take(topic, place.group, numbers, from_end=from_end, ordered=ordered)
 
     def _serve_pop(
         self, wanted: WantedMessages, poll: Poll, served: Callable[[bool], None]
@@ -283,7 +293,9 @@ class PopRequests:
             self._end(poll, reply(poll.request, error.answer_code, str(error)))
             served(True)
 
-        queue_ids = self._queue_ids(topic, poll.place, ordered=wanted.ordered)
+        queue_ids = self._queue_ids(
+            topic, poll.place, from_end=wanted.from_end, ordered=wanted.ordered
+        )
         steps = self.taking.take(wanted, queue_ids, poll.place, answer.stored)
         Run(self._view.store, steps, taken, failed).start()
 
@@ -516,7 +528,7 @@ class PopRequests:
             steps = self.taking.has_some(
                 header.consumer_group,
                 header.topic,
-                self._queue_ids(topic, place, ordered=bool(header.order)),
+                self._queue_ids(topic, place, from_end=False, ordered=bool(header.order)),
                 ordered=bool(header.order),
             )
             Run(self._view.store, steps, found, failed).start()
@@ -536,8 +548,10 @@ class PopRequests:
     def _next_due_s(self, place: Place) -> float | None:
         topic, group, queue_id = place
         config = self._view.store.topics.lookup(topic)
-        count = 0 if config is None else config.read_queue_nums
-        queue_ids = range(count) if queue_id < 0 else (queue_id,)
+        if config is None:
+            return None
+        numbers = range(config.read_queue_nums) if queue_id < 0 else (queue_id,)
+        queue_ids = self.parts.held(config, numbers)
         queues = (self.book.ledger.queues.get(QueueId(group, topic, at)) for at in queue_ids)
         due = [queue.next_due_ms() for queue in queues if queue is not None]
         first = min((at for at in due if at is not None), default=None)

@@ -17,6 +17,7 @@ import msgspec
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError, RecordError
 from gantry_protocol.process import log
+from gantry_protocol.queue_map import number_of
 from gantry_protocol.records import (
     Host,
     MessageRecord,
@@ -320,7 +321,8 @@ class Taking:
             place: QueueOffsets
             (place,) = yield [QueueQuestion(queue_id.topic, queue_id.queue_id)]
             is_from_end = wanted.from_end and not is_young(place)
-            offset = place.max_offset if is_from_end else place.min_offset
+            first = self._view.queues.first_offset(queue_id.topic, queue_id.queue_id)
+            offset = max(first, place.max_offset if is_from_end else place.min_offset)
         if not self._book.ready or self._book.is_behind:
             return None
         self._commit(queue_id, offset)
@@ -530,7 +532,7 @@ class Taking:
         self._creation.ensure(topic_rules.internal_topic(name), made)
 
     def _look_again(self, queue_id: QueueId) -> None:
-        for at in (queue_id.queue_id, ANY_QUEUE):
+        for at in (number_of(queue_id.queue_id), ANY_QUEUE):
             self._unlocked(Place(queue_id.topic, queue_id.group, at))
 
 
