@@ -32,6 +32,11 @@ GAP: Final = 2**40
 more messages than a queue takes in three months at 100,000 a second."""
 
 
+STATIC_SINCE: Final = 412
+"""The ordinal of V5_0_0_SNAPSHOT in upstream's ``MQVersion``: Java's clients from then on name a
+mapped queue by its number, at whichever group."""
+
+
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A part of a queue, in one broker group.
 

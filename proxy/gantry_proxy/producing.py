@@ -17,15 +17,17 @@ from gantry_protocol.headers.client import (
     SendMessageResponseHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.queue_map import STATIC_SINCE
 from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records.batch import BatchMessage, encode_batch
 from gantry_protocol.records.ids import decode_offset_msg_id
+from msgspec.structs import replace
 
 from gantry_proxy.core import handles, refusals
 from gantry_proxy.core.outgoing import Outgoing, outgoing
 from gantry_proxy.core.refusals import CallRefused, of_broker
 from gantry_proxy.core.resources import topic_of
-from gantry_proxy.core.routes import GroupQueues, of_message_group, writable
+from gantry_proxy.core.routes import GroupQueues, of_mapped, of_message_group, writable
 from gantry_proxy.messages import (
     EndTransactionResponse,
     RecallMessageResponse,
@@ -72,10 +74,13 @@ class Producing:
         messages = outgoing(wanted.messages, call.peer, _now_ms())
         topic = messages[0].topic
         group, queue_id = await self._place(topic, messages[0].message_group)
+        by_number = bool(group.mapped and messages[0].message_group)
         response = SendMessageResponse()
         answer = await self._masters.call(
             group.address,
-            lambda: _request(messages, group.broker_name, queue_id, call.behalf),
+            lambda: _request(
+                messages, group.broker_name, queue_id, call.behalf, by_number=by_number
+            ),
             within_s(call),
         )
         if answer.code not in STORED:
@@ -84,10 +89,14 @@ class Producing:
         return response
 
     async def _place(self, topic: str, message_group: str) -> tuple[GroupQueues, int]:
-        queues = writable(await self._masters.route(topic))
+        groups = await self._masters.route(topic)
+        queues = writable(groups)
         if not queues:
             raise CallRefused("FORBIDDEN", f"topic {topic} has no queue that takes messages")
         if message_group:
+            mapped = of_mapped(groups, message_group)
+            if mapped is not None:
+                return mapped
             return of_message_group(queues, message_group)
         return queues[next(self._turn) % len(queues)]
 
@@ -186,8 +195,14 @@ def within_s(call: Call) -> float:
 
 
 def _request(
-    messages: list[Outgoing], broker_name: str, queue_id: int, behalf: dict[str, str]
+    messages: list[Outgoing],
+    broker_name: str,
+    queue_id: int,
+    behalf: dict[str, str],
+    *,
+    by_number: bool,
 ) -> RemotingCommand:
+    """The send; with ``by_number`` to a queue of the cluster, else to one of the group."""
     first = messages[0]
     is_batch = len(messages) > 1
     header = SendMessageRequestHeaderV2(
@@ -206,7 +221,8 @@ def _request(
     )
     ext = to_ext(header) | behalf
     if not is_batch:
-        return request(RequestCode.SEND_MESSAGE_V2, ext, first.body)
+        command = request(RequestCode.SEND_MESSAGE_V2, ext, first.body)
+        return replace(command, language="JAVA", version=STATIC_SINCE) if by_number else command
     body = encode_batch(BatchMessage(item.body, item.properties) for item in messages)
     return request(RequestCode.SEND_BATCH_MESSAGE, ext, body)
 

@@ -37,6 +37,18 @@ class BrokerData(Body, frozen=True, omit_defaults=True):
     zone_name: str | None = None
 
 
+class MappedQueuesOfGroup(Body, frozen=True):
+    """The part of upstream's ``TopicQueueMappingInfo`` that readers of routes look at.
+
+    Attributes:
+        total_queues: of the topic, in the whole cluster.
+        curr_id_map: the numbers of those that the group takes messages for are its keys.
+    """
+
+    total_queues: int = 0
+    curr_id_map: dict[int, int] = msgspec.field(default_factory=dict)
+
+
 class TopicRouteData(Body, frozen=True, omit_defaults=True):
     """GetRouteInfoByTopic (105)."""
 
@@ -44,6 +56,7 @@ class TopicRouteData(Body, frozen=True, omit_defaults=True):
     queue_datas: list[QueueData]
     filter_server_table: dict[str, list[str]]
     order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, MappedQueuesOfGroup] | None = None
 
 
 class TopicQueues(Body, frozen=True):

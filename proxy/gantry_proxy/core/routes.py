@@ -10,7 +10,13 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from gantry_protocol.bodies.route import MASTER_ID, PERM_READ, PERM_WRITE, TopicRouteData
+from gantry_protocol.bodies.route import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    MappedQueuesOfGroup,
+    TopicRouteData,
+)
 
 from gantry_proxy.messages import MESSAGE_TYPES, PERMISSIONS
 
@@ -30,16 +36,22 @@ class GroupQueues(msgspec.Struct, frozen=True):
         address: at which its master is reached.
         reads: the number of queues that may be read.
         writes: and of those that may be written.
+        mapped: of a topic whose queues are mapped to groups, how many there are in the cluster.
+        takes: the numbers of those that the group takes messages for.
     """
 
     broker_name: str
     address: str
     reads: int
     writes: int
+    mapped: int = 0
+    takes: frozenset[int] = frozenset()
 
 
 def queues_of(data: TopicRouteData) -> tuple[GroupQueues, ...]:
     """The groups in an answer of 105, by name; those without a master's address are left out."""
+    mapped = data.topic_queue_mapping_by_broker or {}
+    nothing = MappedQueuesOfGroup()
     addresses = {item.broker_name: item.broker_addrs.get(MASTER_ID) for item in data.broker_datas}
     return tuple(
         GroupQueues(
@@ -47,6 +59,8 @@ def queues_of(data: TopicRouteData) -> tuple[GroupQueues, ...]:
             address,
             item.read_queue_nums if item.perm & PERM_READ else 0,
             item.write_queue_nums if item.perm & PERM_WRITE else 0,
+            mapped.get(item.broker_name, nothing).total_queues,
+            frozenset(mapped.get(item.broker_name, nothing).curr_id_map),
         )
         for item in sorted(data.queue_datas, key=lambda item: item.broker_name)
         if (address := addresses.get(item.broker_name))
@@ -105,3 +119,16 @@ def of_message_group(
         queues,
         key=lambda place: zlib.crc32(f"{place[0].broker_name}/{place[1]}/{message_group}".encode()),
     )
+
+
+def of_mapped(groups: Sequence[GroupQueues], message_group: str) -> tuple[GroupQueues, int] | None:
+    """The mapped queue of a message group, by its number, and who takes messages for it.
+
+    None if the topic's queues are not mapped. Any group passes on what another one takes, so a
+    route that is old leads to the same queue.
+    """
+    count = max((group.mapped for group in groups), default=0)
+    if not count:
+        return None
+    number = max(range(count), key=lambda at: zlib.crc32(f"{at}/{message_group}".encode()))
+    return next((group for group in groups if number in group.takes), groups[0]), number

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from gantry_protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from gantry_protocol.bodies.route import (
+    BrokerData,
+    MappedQueuesOfGroup,
+    QueueData,
+    TopicRouteData,
+)
 from gantry_proxy.core.routes import (
     GroupQueues,
     add_assignments,
     add_queues,
+    of_mapped,
     of_message_group,
     queues_of,
     writable,
@@ -48,6 +54,31 @@ def test_groups_are_those_with_a_master() -> None:
         filter_server_table={},
     )
     assert queues_of(data) == (GroupQueues("a", "10.0.0.1:1", 3, 0),)
+
+
+def test_a_message_group_keeps_its_queue_wherever_that_moves() -> None:
+    """Of a mapped topic it is a queue of the cluster, and not one of a group."""
+
+    def route(**takes: list[int]) -> tuple[GroupQueues, ...]:
+        mapped = {
+            name: MappedQueuesOfGroup(4, dict.fromkeys(numbers, 0))
+            for name, numbers in takes.items()
+        }
+        brokers = [BrokerData({0: f"{name}:1"}, name, "c") for name in takes]
+        queues = [QueueData(name, 6, 4, 4) for name in takes]
+        return queues_of(TopicRouteData(brokers, queues, {}, None, mapped))
+
+    before, after = route(a=[0, 1], b=[2, 3]), route(a=[3], b=[0, 1, 2])
+    names = [f"customer-{number}" for number in range(100)]
+    places = [(of_mapped(before, name), of_mapped(after, name)) for name in names]
+    assert all(one and other and one[1] == other[1] for one, other in places)
+    assert {one[0].broker_name for one, _ in places if one and one[1] == 3} == {"b"}
+    assert {other[0].broker_name for _, other in places if other and other[1] == 3} == {"a"}
+    assert {one[1] for one, _ in places if one} == {0, 1, 2, 3}
+    assert of_mapped(GROUPS, "customer-1") is None
+    nobody = of_mapped(route(a=[]), "customer-1")
+    assert nobody is not None
+    assert nobody[0].broker_name == "a", "which passes it on"
 
 
 def test_every_queue_is_reached_at_the_client_s_own_endpoint(asked: QueryRouteRequest) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, QueueMap, Segment, number_of
+from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, STATIC_SINCE, QueueMap, Segment, number_of
 
 PHYSICAL = "gantryPhysical"
 """In a request's fields: its queue id is that of a group's own queue, by the map of this epoch."""
@@ -26,8 +26,6 @@ IF_NONE_KEPT = "gantryIfNoneKept"
 
 AS_POPPED = "gantryAsPopped"
 """In what is asked and told from group to group: of a consumer group that pops, in a segment."""
-
-STATIC_SINCE = 412  # the ordinal of V5_0_0_SNAPSHOT in upstream's ``MQVersion``
 
 
 class Here(NamedTuple):
@@ -217,7 +215,7 @@ def segments_seen(
     return own or (Segment(group, 0, number),)
 
 
-class Ended(NamedTuple):
+class Earlier(NamedTuple):
     """A closed segment, and where it ended."""
 
     segment: Segment
@@ -237,10 +235,10 @@ class Part(NamedTuple):
     queue_id: int
     start: int
     end: int | None
-    before: tuple[Ended, ...]
+    before: tuple[Earlier, ...]
 
     @property
-    def with_messages(self) -> list[Ended]:
+    def with_messages(self) -> list[Earlier]:
         """The earlier segments that have, or had, a message."""
         return [item for item in self.before if item.segment.start < item.end]
 
@@ -250,7 +248,7 @@ def parts_held(queues: QueueMap, group: str) -> dict[int, list[Part]]:
     found: dict[int, list[Part]] = {}
     for number, queue in enumerate(queues.queues):
         ends = [following.start for following in queue.segments[1:]]
-        closed = tuple(map(Ended, queue.segments, ends))
+        closed = tuple(map(Earlier, queue.segments, ends))
         for place, segment in enumerate(queue.segments):
             if segment.group == group:
                 end = ends[place] if place < len(ends) else None

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.command import request as new_request
-from gantry_protocol.queue_map import Segment
+from gantry_protocol.queue_map import STATIC_SINCE, Segment
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler
 from msgspec.structs import replace
 
-from gantry_broker.clients.mapped.places import STATIC_SINCE, segments_seen
+from gantry_broker.clients.mapped.places import segments_seen
 from gantry_broker.clients.mapped.requests import MappedRequests
 from gantry_broker.clients.reset_plan import QueueNow, Wish, unknown_group
 from gantry_broker.clients.sessions import ConsumerGroup

@@ -22,6 +22,11 @@ _GAUGES: tuple[tuple[str, str, Figure], ...] = (
     ),
     ("waiting", "Requests that wait for a message.", lambda pops: len(pops.polls)),
     (
+        "segments_asked_about",
+        "Segments of mapped queues about which other broker groups are asked.",
+        lambda pops: pops.parts.waiting,
+    ),
+    (
         "unserved",
         "1 while POP is not served, since its records were not read.",
         lambda pops: not pops.book.ready,
@@ -41,6 +46,16 @@ _COUNTERS: tuple[tuple[str, str, Figure], ...] = (
     ),
     ("refused", "Appends that were refused.", lambda pops: pops.book.refused),
     ("tables", "Tables of messages in flight in the log.", lambda pops: pops.book.tables),
+    (
+        "segment_questions",
+        "Questions to other broker groups about segments of mapped queues.",
+        lambda pops: pops.parts.asked,
+    ),
+    (
+        "crowded",
+        "Looks at segments of mapped queues that were left out, since too many wait for answers.",
+        lambda pops: pops.parts.crowded,
+    ),
     (
         "full",
         "Requests that found no room to wait.",

@@ -42,7 +42,7 @@ from gantry_broker.clients.mapped.places import (
     AS_POPPED,
     IF_NONE_KEPT,
     PHYSICAL,
-    Ended,
+    Earlier,
     Part,
     parts_held,
 )
@@ -70,18 +70,26 @@ class Parts:
         view: the group.
         book: the ledger.
         wake: is told where somebody may find something now.
+        used: is told of groups that pop where all is done: their offsets are to be kept.
 
     Attributes:
         asked: questions to other groups, and words to them.
         crowded: pops that were not served from a segment, since too many questions wait.
     """
 
-    def __init__(self, view: GroupView, book: PopBook, wake: Callable[[Place], None]) -> None:
+    def __init__(
+        self,
+        view: GroupView,
+        book: PopBook,
+        wake: Callable[[Place], None],
+        used: Callable[[str], None],
+    ) -> None:
         self.asked = 0
         self.crowded = 0
         self._view = view
         self._book = book
         self._wake = wake
+        self._used = used
         self._held: dict[str, tuple[QueueMap, dict[int, list[Part]]]] = {}  # by topic
         self._looks: dict[QueueId, asyncio.TimerHandle | None] = {}  # None: asked just now
         self._new: dict[QueueId, None] = {}  # that nobody knows, as of the last answer
@@ -163,6 +171,7 @@ class Parts:
             self._lead_back(queue, part, offset, is_reset=due is not None)
             return False
         elif self._is_over(queue, part, offset):
+            self._used(queue.group)
             return False
         if not ordered or queue in self._passed or not part.with_messages:
             return True
@@ -198,7 +207,7 @@ class Parts:
         """Have a consumer group begin with the first message; False: there is no room for that."""
         return self._book.commit(queue, start)
 
-    def _is_gone(self, item: Ended) -> bool:
+    def _is_gone(self, item: Earlier) -> bool:
         return not item.segment.group or self._view.queues.maps.is_gone(item.segment.group)
 
     # ---- questions
@@ -225,7 +234,7 @@ class Parts:
         for at in (number_of(queue.queue_id), ANY_QUEUE):
             self._wake(Place(queue.topic, queue.group, at))
 
-    def _ask_known(self, queue: QueueId, part: Part, before: list[Ended]) -> None:
+    def _ask_known(self, queue: QueueId, part: Part, before: list[Earlier]) -> None:
         """Ask the groups of earlier segments, the last one first, until one knows the group."""
         if not before:
             if part.end is None:
@@ -253,7 +262,7 @@ class Parts:
         if not self._wait_for(queue):
             return
 
-        def ask(left: list[Ended]) -> None:
+        def ask(left: list[Earlier]) -> None:
             if queue not in self._looks:
                 return  # the mastership is over
             if not left:
@@ -281,7 +290,7 @@ class Parts:
             return
         self._passed.pop(queue, None)
 
-        def tell(left: list[Ended]) -> None:
+        def tell(left: list[Earlier]) -> None:
             if queue not in self._looks:
                 return  # the mastership is over
             if not left:
@@ -305,12 +314,12 @@ class Parts:
 
     # ---- earlier segments
 
-    def _own(self, queue: QueueId, item: Ended) -> QueueId | None:
+    def _own(self, queue: QueueId, item: Earlier) -> QueueId | None:
         """The queue of this group that an earlier segment is; None: another group has it."""
         is_own = item.segment.group == self._view.broker_name
         return queue._replace(queue_id=item.segment.queue_id) if is_own else None
 
-    def _ask(self, queue: QueueId, item: Ended, heard: Heard) -> None:
+    def _ask(self, queue: QueueId, item: Earlier, heard: Heard) -> None:
         """The confirmed offset of the consumer group in an earlier segment."""
         own = self._own(queue, item)
         if own is not None:
@@ -324,7 +333,7 @@ class Parts:
         self._send(queue, item, code, to_ext(header), lambda outcome: heard(_offset(outcome)))
 
     def _tell(
-        self, queue: QueueId, item: Ended, at: int, *, is_reset: bool, told: Callable[[bool], None]
+        self, queue: QueueId, item: Earlier, at: int, *, is_reset: bool, told: Callable[[bool], None]
     ) -> None:
         """Have the consumer group go on from ``at`` in an earlier segment.
 
@@ -349,7 +358,7 @@ class Parts:
     def _send(
         self,
         queue: QueueId,
-        item: Ended,
+        item: Earlier,
         code: RequestCode,
         ext: dict[str, str],
         told: Callable[[Outcome], None],

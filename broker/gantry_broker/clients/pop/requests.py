@@ -132,8 +132,8 @@ class PopRequests:
         self.polls = Polls(view.store, self._next_due_s)
         self.early = EarlyRequests()
         self.book = PopBook(view, writer, now_ms, self._book_changed)
-        self.parts = Parts(view, self.book, self.polls.wake)
         self.taking = Taking(view, self.book, creation, self.polls.wake)
+        self.parts = Parts(view, self.book, self.polls.wake, self.taking.groups.add)
 
     def close(self) -> None:
         """The mastership is over."""

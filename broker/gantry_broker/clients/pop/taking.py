@@ -142,6 +142,7 @@ class Taking:
             where there is more to do.
 
     Attributes:
+        groups: that popped since somebody asked; each has an offset, so they are bounded.
         popped: messages that were handed out, in this mastership.
         again: of these, those that had been handed out before.
         buried: messages that went to the dead letters.
@@ -166,7 +167,7 @@ class Taking:
         self._unlocked = unlocked
         self._taken: set[QueueId] = set()
         self._contended: dict[QueueId, set[Place]] = {}  # who wanted what was taken
-        self._groups: set[str] = set()  # that popped; each has an offset, so they are bounded
+        self.groups: set[str] = set()
         self._burying: set[tuple[QueueId, int]] = set()  # left aside by what looks for messages
         self._making: dict[str, list[tuple[QueueId, int]]] = {}  # of these, by the topic they need
         self._loop = asyncio.get_running_loop()
@@ -223,7 +224,8 @@ class Taking:
 
     def take_groups(self) -> set[str]:
         """The groups that popped since this was asked last."""
-        groups, self._groups = self._groups, set()
+        groups = set(self.groups)
+        self.groups.clear()
         return groups
 
     def has_some(
@@ -291,7 +293,7 @@ class Taking:
         queue = yield from self._current(wanted, queue_id)
         if queue is None:
             return None
-        self._groups.add(wanted.group)
+        self.groups.add(wanted.group)
         found = yield from self._read(wanted, queue_id, queue, limits)
         if generation != self._book.generation or not self._book.ready:
             return None  # it was read for a state that does not hold

@@ -97,6 +97,17 @@ async def test_what_is_in_flight_stays_where_its_message_is(mapped, consumer) ->
     assert mapped.masters.asked == []
 
 
+async def test_the_offset_of_a_segment_that_is_done_is_kept(mapped, consumer) -> None:
+    """A group that is forgotten there would get everything anew."""
+    mapped.tell(MOVED)
+    fill(mapped, "a", "b", queue_id=0)
+    for receipt in (await popped(consumer)).values():
+        await consumer.ack(receipt, topic=TOPIC)
+    assert mapped.processor.pops.taking.take_groups() == {GROUP}
+    assert await popped(consumer) == {}
+    assert mapped.processor.pops.taking.take_groups() == {GROUP}
+
+
 async def test_who_waits_is_woken_by_what_comes_to_a_segment(mapped, consumer) -> None:
     mapped.tell(CAME)
     asked, answer = consumer.ask(200050, {**_POP, "pollTime": 5_000})

@@ -1,0 +1,110 @@
+"""Bugs in POP of mapped topics (ADR 0090)."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.planting import Edit
+
+PARTS = "gantry_broker.clients.pop.parts:Parts"
+TESTS = "unit/broker/clients/mapped/test_popped_parts.py"
+
+
+def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
+    edit = Edit(place, text, other)
+    return Mutant(name, "POP", what, (edit,), UnitTests(f"{TESTS}::{killer}"), quick=True)
+
+
+MUTANTS = (
+    _mutant(
+        "popped-from-the-end-after-a-move",
+        "who pops misses what comes to a queue between its move and the next pop",
+        f"{PARTS}._begins",
+        "if queue in self._new:",
+        "if True:",
+        "test_who_popped_before_the_move_misses_nothing",
+    ),
+    _mutant(
+        "known-to-nobody-since-the-group-is-gone",
+        "who pops misses messages once the group that knew of it is retired",
+        f"{PARTS}._begins",
+        "if any(self._is_gone(item) for item in part.before):",
+        "if False:",
+        "test_what_a_group_that_is_gone_knew_counts_as_known",
+    ),
+    _mutant(
+        "old-messages-for-a-new-group",
+        "a group that wants what is new gets all of the segments that are closed",
+        f"{PARTS}._begins",
+        "if not part.before:\n            return part.end is None",
+        "if not part.before:\n            return True",
+        "test_a_closed_segment_has_nothing_for_a_new_group",
+    ),
+    _mutant(
+        "silence-says-nobody-knows",
+        "a group that cannot be asked counts as one that knows nothing",
+        f"{PARTS}._ask_known",
+        "if offset == _NO_OFFSET:",
+        "if offset is None or offset == _NO_OFFSET:",
+        "test_who_does_not_answer_is_asked_again",
+    ),
+    _mutant(
+        "earlier-segments-not-led-back",
+        "what a group had not pulled before a move is skipped once it pops",
+        f"{PARTS}._lead_back",
+        "one.end > offset and",
+        "False and",
+        "test_an_offset_from_before_leads_earlier_segments_back",
+    ),
+    _mutant(
+        "in-order-before-it-is-confirmed",
+        "in order a message is handed out although one before it may come again",
+        f"{PARTS}._confirmed",
+        "self._book.settled(settled)",
+        "heard(reached)",
+        "test_what_is_done_is_told_once_it_is_confirmed",
+    ),
+    _mutant(
+        "offset-of-what-is-done-grows-old",
+        "a group that pops is forgotten where all is done, and gets it anew",
+        f"{PARTS}._may_take",
+        "self._used(queue.group)",
+        "pass",
+        "test_the_offset_of_a_segment_that_is_done_is_kept",
+    ),
+    _mutant(
+        "drained-since-later-messages-are-done",
+        "a group is drained and goes with messages that somebody has popped",
+        "gantry_broker.clients.mapped.committed_later:CommittedLater.offset",
+        "None if self.is_popped(*place) else self._known.get(place)",
+        "self._known.get(place)",
+        "test_what_was_popped_elsewhere_says_nothing_of_what_is_here",
+    ),
+    _mutant(
+        "asleep-when-a-queue-comes",
+        "who waits for a message is not told that a queue with some has come",
+        "gantry_broker.clients.pop.requests:PopRequests.queues_changed",
+        "self.polls.wake_topic(topic)",
+        "pass",
+        "test_who_waits_is_woken_once_a_queue_has_come",
+    ),
+    Mutant(
+        "order-ends-with-a-move",
+        "POP",
+        "in order a message overtakes those that stand where its queue was",
+        (
+            Edit(
+                f"{PARTS}._may_take",
+                "if not ordered or queue in self._passed or not part.with_messages:",
+                "if True:",
+            ),
+        ),
+        Seeds("product-moved-pops", 3),
+    ),
+    Mutant(
+        "a-move-is-the-end-of-the-queue",
+        "POP",
+        "who pops misses what comes to a queue between its move and the next pop",
+        (Edit(f"{PARTS}._begins", "if queue in self._new:", "if True:"),),
+        Seeds("product-moved-pops", 3),
+    ),
+)
