@@ -35,6 +35,56 @@ pytestmark = [
 ]
 
 
+async def test_queues_move_under_java_clients_that_pop(tmp_path: Path) -> None:
+    """They take from each group what stands there; each tenth message fails at its first try."""
+    async with TwoGroups(tmp_path) as cluster:
+        for address in cluster.masters.values():
+            await answered(address, request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        home = tmp_path / "mqadmin"
+        with java.Admin(home, cluster.name_server) as admin:
+            await asyncio.to_thread(play_pops, home, cluster, admin)
+
+
+def play_pops(home: Path, cluster: TwoGroups, admin: java.Admin) -> None:
+    carried_out(admin("updateStaticTopic", "-c", CLUSTER, "-t", TOPIC, "-qn", str(QUEUES)))
+    to = ("-c", CLUSTER, "-t", TOPIC, "-g", GROUP)
+    said = admin("setConsumeMode", *to, "-m", "POP", "-q", "0")
+    assert "success" in said, said
+    names = cluster.name_server
+    with (
+        program(home, "pop", names, TOPIC, GROUP) as consumer,
+        program(home, "soak", names, TOPIC, PAUSE_MS) as producer,
+    ):
+        wanted = 0
+        for brokers, count in ((NEAR, {NEAR: 4}), (f"{NEAR},{FAR}", {NEAR: 2, FAR: 2})):
+            wanted += ENOUGH
+            until(lambda wanted=wanted: len(got(consumer)) >= wanted, "it consumes", consumer)
+            carried_out(admin("remappingStaticTopic", "-b", brokers, "-t", TOPIC))
+            until(lambda count=count: leaders(cluster) == count, f"queues are at {count}")
+        until(lambda: len(got(consumer)) >= wanted + ENOUGH, "it consumes", consumer)
+        producer.process.send_signal(signal.SIGTERM)
+        assert producer.process.wait() == 0
+        sent = {key for key, *_ in producer.of_kind("ACK")}
+        until(lambda: sent <= got(consumer).keys(), "all is consumed", consumer)
+        failed = {key for key, *_ in consumer.of_kind("FAILED")}
+        until(lambda: failed <= twice(consumer), "what failed comes again", consumer)
+        ways = {popped for *_, popped in consumer.of_kind("GOT")}
+        again = twice(consumer)
+    print(f"\nJAVA POP of a static topic: {len(sent)} consumed, {len(failed)} failed once")
+    assert ways == {"true"}, "they were popped"
+    assert again == failed, "nothing else comes again"
+
+
+def twice(consumer: JavaProgram) -> set[str]:
+    """The keys of what came more than once."""
+    return {key for key, count in got(consumer).items() if count > 1}
+
+
+def got(consumer: JavaProgram) -> Counter[str]:
+    """The keys of what it has been given, and how often."""
+    return Counter(key for key, *_ in consumer.of_kind("GOT"))
+
+
 async def test_queues_of_a_static_topic_move_under_java_clients(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -75,6 +75,19 @@ def test_a_topic_is_created_once_and_changed_by_update(group: AdminGroup) -> Non
     assert "read write" in said("topics", "update", "made", "--access", "read-write")
 
 
+def test_the_type_of_a_topic_and_a_groups_factor_are_attributes(group: AdminGroup) -> None:
+    said("topics", "create", "made", "--type", "priority")
+    said("topics", "update", "made", "--type", "fifo", "--readers", "2")
+    assert group.attributes == [
+        "+message.type=PRIORITY",
+        "+gantry.readers=2,+message.type=FIFO",
+    ]
+    assert run("topics", "create", "other", "--type", "loud").exit_code == 2
+    assert " 30" in said("groups", "create", "new", "--priority-factor", "30")
+    assert " 100" in said("groups", "create", "usual")
+    assert run("groups", "update", "new", "--priority-factor", "101").exit_code == 2
+
+
 def test_the_readers_of_a_topic_are_an_attribute(group: AdminGroup) -> None:
     said("topics", "create", "made", "--readers", "3")
     said("topics", "update", "made", "--readers", "1;1=2")

@@ -208,7 +208,10 @@ class Parts:
         return self._book.commit(queue, start)
 
     def _is_gone(self, item: Earlier) -> bool:
-        return not item.segment.group or self._view.queues.maps.is_gone(item.segment.group)
+        group = item.segment.group
+        if group == self._view.broker_name:
+            return False
+        return not group or self._view.queues.maps.is_gone(group)
 
     # ---- questions
 
