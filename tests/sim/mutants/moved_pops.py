@@ -35,8 +35,8 @@ MUTANTS = (
         "old-messages-for-a-new-group",
         "a group that wants what is new gets all of the segments that are closed",
         f"{PARTS}._begins",
-        "if not part.before:\n            return part.end is None",
-        "if not part.before:\n            return True",
+        "if not part.before:\n        return part.end is None",
+        "if not part.before:\n        return True",
         "test_a_closed_segment_has_nothing_for_a_new_group",
     ),
     _mutant(
@@ -106,5 +106,12 @@ MUTANTS = (
         "who pops misses what comes to a queue between its move and the next pop",
         (Edit(f"{PARTS}._begins", "if queue in self._new:", "if True:"),),
         Seeds("product-moved-pops", 3),
+    ),
+    Mutant(
+        "message-group-of-one-place",
+        "POP",
+        "a message group changes its queue when that moves, and is out of order",
+        (Edit("gantry_proxy.producing:Producing._place", "if mapped is not None:", "if False:"),),
+        UnitTests("integration/proxy/test_mapped.py"),
     ),
 )
