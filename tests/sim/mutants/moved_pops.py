@@ -112,6 +112,7 @@ MUTANTS = (
         "POP",
         "a message group changes its queue when that moves, and is out of order",
         (Edit("gantry_proxy.producing:Producing._place", "if mapped is not None:", "if False:"),),
-        UnitTests("integration/proxy/test_mapped.py"),
+        UnitTests("unit/proxy/test_producing.py"),
+        quick=True,
     ),
 )

@@ -254,7 +254,7 @@ MUTANTS = (
         "acknowledged-and-nobody-woken",
         "the next message of a queue in order waits for an arrival",
         f"{POLLS}.wake_queue",
-        "self.wake(Place(topic, group, queue_id))",
+        "self.wake(Place(topic, group, number_of(queue_id)))",
         "pass",
         f"{WAITING}::test_an_acknowledgement_wakes_who_waits_for_its_queue",
     ),
