@@ -19,7 +19,7 @@ MUTANTS = (
         "popped-from-the-end-after-a-move",
         "who pops misses what comes to a queue between its move and the next pop",
         f"{PARTS}._begins",
-        "if queue in self._new:",
+        "if not part.before:",
         "if True:",
         "test_who_popped_before_the_move_misses_nothing",
     ),
@@ -104,7 +104,7 @@ MUTANTS = (
         "a-move-is-the-end-of-the-queue",
         "POP",
         "who pops misses what comes to a queue between its move and the next pop",
-        (Edit(f"{PARTS}._begins", "if queue in self._new:", "if True:"),),
+        (Edit(f"{PARTS}._begins", "if not part.before:", "if True:"),),
         Seeds("product-moved-pops", 3),
     ),
     Mutant(

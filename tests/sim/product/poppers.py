@@ -404,7 +404,7 @@ class Poppers(Clients):
     def _judge_order(self, receipt: Receipt) -> None:
         """Raises Violation: one in front of it was never handed out."""
         for place in self._sent:
-            is_before = place[0] == receipt.queue_id and place[1] < receipt.offset
+            is_before = place[0] == receipt.place[0] and place[1] < receipt.offset
             if is_before and place not in self._jobs["ordered"]:
                 raise Violation(f"{receipt} comes before {place}")
 
