@@ -12,12 +12,12 @@ from gantry_protocol.settings.lite import (
     BIND_TOPIC,
     CLIENT_QUOTA,
     EXPIRATION,
-    MESSAGE_TYPE,
     RESET_EXCLUSIVE,
     RESET_UNSUBSCRIBE,
     SUB_MODEL,
     WILDCARD,
 )
+from gantry_protocol.settings.priority import MESSAGE_TYPE
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.view import GroupView
