@@ -423,6 +423,13 @@ class BrokerGroupStatus(Model):
     observed_generation: int = Field(
         ge=-1, description="The generation of the spec this status was concluded from."
     )
+    summary: str = Field(
+        default="",
+        description=(
+            "All of it in one line, for example Healthy, Rolling 2/3, Refused NameTaken, Crashing "
+            "with the process's last words, or Deleting with what it waits for."
+        ),
+    )
     replicas: int = Field(default=0, ge=0, description="Pods that exist.")
     ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
     ready: str = Field(default="", description="Ready pods of wished pods, for example 3/3.")
@@ -481,8 +488,9 @@ class BrokerGroupStatus(Model):
             "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
             "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
             "Altered (while others have changed the pods), QueuesMoving (while queues of mapped "
-            "topics are to come or go), Paused and Ready, "
-            "which sums the others up; one entry each."
+            "topics are to come or go), Paused, Ready, which sums the others up, and while it is "
+            "False Stalled or Reconciling, which tools by the rules of kstatus read; one entry "
+            "each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",

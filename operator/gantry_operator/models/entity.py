@@ -45,6 +45,13 @@ class EntityStatus(Model):
     observed_generation: int = Field(
         ge=-1, description="The generation of the spec this status was concluded from."
     )
+    summary: str = Field(
+        default="",
+        description=(
+            "All of it in one line, for example Healthy, Rolling 2/3, Refused NameTaken, Crashing "
+            "with the process's last words, or Deleting with what it waits for."
+        ),
+    )
     name: str | None = Field(
         default=None,
         description=(
@@ -54,7 +61,10 @@ class EntityStatus(Model):
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),
-        description="Accepted, and Ready, which says whether the cluster has what is wished.",
+        description=(
+            "Accepted, Ready, which says whether the cluster has what is wished, and while it is "
+            "False Stalled or Reconciling, which tools by the rules of kstatus read."
+        ),
         json_schema_extra=CONDITIONS,
     )
 

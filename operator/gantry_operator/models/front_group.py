@@ -246,6 +246,13 @@ class FrontGroupStatus(Model):
     observed_generation: int = Field(
         ge=-1, description="The generation of the spec this status was concluded from."
     )
+    summary: str = Field(
+        default="",
+        description=(
+            "All of it in one line, for example Healthy, Rolling 2/3, Refused NameTaken, Crashing "
+            "with the process's last words, or Deleting with what it waits for."
+        ),
+    )
     replicas: int = Field(default=0, ge=0, description="Pods that exist.")
     ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
     ready: str = Field(default="", description="Ready pods of wished pods, for example 2/2.")
@@ -277,7 +284,8 @@ class FrontGroupStatus(Model):
         default=(),
         description=(
             "Accepted, Available, GroupsServed, Progressing, Altered (while others have changed "
-            "the pods), Paused and Ready, which sums the others up; one entry each."
+            "the pods), Paused, Ready, which sums the others up, and while it is False Stalled or "
+            "Reconciling, which tools by the rules of kstatus read; one entry each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",

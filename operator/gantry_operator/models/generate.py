@@ -58,6 +58,7 @@ def _condition(name: str) -> str:
 
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date", "Time since creation.")
+_STATUS = Column("Status", ".status.summary", description="All of it in one line.")
 _READY = Column("Ready", ".status.ready", description="Ready pods of wished pods.")
 _ACCEPTED = Column("Accepted", _condition("Accepted"), description="Whether it can be acted on.")
 _AVAILABLE = Column("Available", _condition("Available"), description="Whether it serves.")
@@ -79,6 +80,7 @@ KINDS = (
         plural="brokergroups",
         short="bg",
         columns=(
+            _STATUS,
             Column("Master", ".status.master.pod", description="Pod of the master."),
             Column("Epoch", ".status.master.epoch", "integer", "Master epoch."),
             Column("InSync", ".status.inSync", description="Sync-state set of wished replicas."),
@@ -100,6 +102,7 @@ KINDS = (
         plural="controllergroups",
         short="cg",
         columns=(
+            _STATUS,
             Column("Leader", ".status.leader.pod", description="Pod of the Raft leader."),
             _READY,
             _AVAILABLE,
@@ -114,6 +117,7 @@ KINDS = (
         plural="frontgroups",
         short="fg",
         columns=(
+            _STATUS,
             Column("Address", ".status.address", description="Where clients of a cluster come in."),
             Column("Groups", ".status.served", description="Groups served of the cluster's."),
             _READY,
@@ -129,6 +133,7 @@ KINDS = (
         plural="topics",
         short="gt",
         columns=(
+            _STATUS,
             Column("Topic", ".status.name", description="Name of the topic."),
             _CLUSTER,
             Column("Queues", ".spec.queues", "integer", "Queues that are written to."),
@@ -144,6 +149,7 @@ KINDS = (
         plural="consumergroups",
         short="csg",
         columns=(
+            _STATUS,
             Column("Group", ".status.name", description="Name of the consumer group."),
             _CLUSTER,
             Column("Enabled", ".spec.enabled", "boolean", "Whether it may consume."),
@@ -159,6 +165,7 @@ KINDS = (
         plural="messageusers",
         short="mu",
         columns=(
+            _STATUS,
             Column("User", ".status.name", description="Name of the user."),
             _CLUSTER,
             Column("Type", ".spec.type", description="Normal or Super."),

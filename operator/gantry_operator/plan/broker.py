@@ -65,9 +65,10 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
             return [*told, *steps]  # the last one; a status before it would be another version
         drain = drain_status(seen, now)
         if drain is None:
-            ending = PlanStep(Reason.DELETING, deletion_waits_for(seen))
+            wait = deletion_waits_for(seen)
+            ending = PlanStep(Reason.DELETING, wait.text, short=wait.short)
         else:
-            ending = PlanStep(drain_reason(seen, now), drain.message)
+            ending = PlanStep(drain_reason(seen, now), drain.message, short=drain.progress)
         status = broker_status(seen, accepted, ending, old_switchover, now)
         status = status.model_copy(update={"drain": drain})
         # A group that is drained serves its clients, also through failovers.

@@ -22,13 +22,15 @@ from gantry_operator.models import (
 from gantry_operator.plan.additions import report_additions
 from gantry_operator.plan.broker_steps import may_tell_crash
 from gantry_operator.plan.conditions import Conditions, timestamp
-from gantry_operator.plan.crashes import crash_loop
+from gantry_operator.plan.crashes import crash_loop, crash_words
 from gantry_operator.plan.group_report import report_group
+from gantry_operator.plan.headline import headline
 from gantry_operator.plan.minimum import raising
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shard_status import report_shards, summed_up
 from gantry_operator.plan.shards import known_groups
 from gantry_operator.plan.tier import report_tier, tier_status
+from gantry_operator.plan.workload import workload
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -75,22 +77,47 @@ def broker_status(
         }
     )
     if seen.shards:
-        return status.model_copy(update=summed_up(seen, now))
-    if joined is None:
-        return status
+        status = status.model_copy(update=summed_up(seen, now))
+    elif joined is not None:
+        status = status.model_copy(update=_picture(joined, old, wished, now))
+    line = headline(
+        conditions,
+        extents=_extents(seen, status),
+        ending=step.short if step is not None else "",
+        crash=crash_words(seen.pods, now),
+    )
+    return status.model_copy(update={"summary": line})
+
+
+def _extents(seen: BrokerObserved, status: BrokerGroupStatus) -> dict[str, str]:
+    """How far pods and members have come."""
+    statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
+    load = workload(statefulset, seen.pods)
+    in_sync = status.in_sync
+    return {
+        Reason.ROLLING_UPDATE: load.replaced() if load is not None else "",
+        Reason.STARTING: status.ready,
+        Reason.REPLICA_CATCHING_UP: in_sync,
+        Reason.LAST_IN_SYNC_REPLICA: in_sync,
+        Reason.BELOW_MIN_IN_SYNC: in_sync,
+    }
+
+
+def _picture(
+    joined: ObservedGroup, old: BrokerGroupStatus, wished: int, now: dt.datetime
+) -> dict[str, object]:
+    """Master and members of a single group."""
     in_sync = joined.in_sync()
     members = _members(joined, in_sync, old)
     ordinals = sorted(
         m.replica for m in members if m.replica is not None and m.broker_id in in_sync
     )
-    return status.model_copy(
-        update={
-            "in_sync": f"{len(in_sync)}/{wished}",
-            "in_sync_replicas": tuple(ordinals),
-            "members": members,
-            "master": _master(joined, old, now),
-        }
-    )
+    return {
+        "in_sync": f"{len(in_sync)}/{wished}",
+        "in_sync_replicas": tuple(ordinals),
+        "members": members,
+        "master": _master(joined, old, now),
+    }
 
 
 def _master(joined: ObservedGroup, old: BrokerGroupStatus, now: dt.datetime) -> MasterStatus | None:

@@ -51,12 +51,14 @@ class PlanStep(msgspec.Struct, frozen=True):
 
     Attributes:
         stalled: it waits for something that time alone may not bring.
+        short: of a deletion, the message in a few words.
     """
 
     reason: Reason
     message: str
     action: Action | None = None
     stalled: bool = False
+    short: str = ""
 
 
 def required_in_sync(min_in_sync: int, replicas: int) -> int:

@@ -19,6 +19,24 @@ def timestamp(now: dt.datetime) -> str:
 
 _NOT_CARRIED_OUT = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.PAUSED_BY_SPEC})
 """Nothing is under way with these, and the spec may wish something else than there is."""
+STALLED = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.IMMUTABLE_FIELD,
+        Reason.CLUSTER_HAS_FRONTS,
+        Reason.VOLUMES_UNCLEAR,
+        Reason.NAME_TAKEN,
+        Reason.API_REFUSED,
+        Reason.POD_CRASHING,
+        Reason.ANOTHER_OWNS_IT,
+        Reason.EXISTS_OTHERWISE,
+        Reason.QUEUES_WOULD_SHRINK,
+        Reason.HAS_QUEUE_MAP,
+        Reason.REFUSED_BY_CONTROLLERS,
+    }
+)
+"""Reasons that waiting does not cure. What is only not there yet, such as a ControllerGroup that is
+applied together with its groups, is none of them: whoever waits would give up too early."""
 _READY = (
     ("Accepted", "True"),
     ("Available", "True"),
@@ -76,11 +94,23 @@ class Conditions:
             if found is None or found.status == wished:
                 continue
             status: ConditionStatus = "Unknown" if found.status == "Unknown" else "False"
-            return self.set("Ready", status, found.reason, found.message)
+            return self.conclude(status, found.reason, found.message)
         for found in self._new:
             if found.reason in _NOT_CARRIED_OUT:
-                return self.set("Ready", "False", found.reason, found.message)
-        return self.set("Ready", "True", Reason.AS_WISHED, "It serves, as its spec wishes.")
+                return self.conclude("False", found.reason, found.message)
+        return self.conclude("True", Reason.AS_WISHED, "It serves, as its spec wishes.")
+
+    def conclude(self, status: ConditionStatus, reason: str, message: str) -> None:
+        """Sets Ready, and while it is False what kstatus reads: Stalled or Reconciling.
+
+        Neither is there while nothing is under way that anybody could wait for, nor while it is
+        not known: then they read Ready, and wait.
+        """
+        self.set("Ready", status, reason, message)
+        if status != "False" or reason in _NOT_CARRIED_OUT:
+            return
+        name = "Stalled" if reason in STALLED else "Reconciling"
+        self.set(name, "True", reason, message)
 
     def result(self) -> tuple[Condition, ...]:
         """All conditions, in the order in which they were set."""

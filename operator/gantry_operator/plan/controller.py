@@ -19,7 +19,7 @@ from gantry_operator.plan.additions import report_additions
 from gantry_operator.plan.broker_steps import may_tell_crash, taking_in
 from gantry_operator.plan.conditions import Conditions, crashing, find
 from gantry_operator.plan.controller_steps import caught_up, leader_pod, roll_controllers
-from gantry_operator.plan.crashes import crash_loop
+from gantry_operator.plan.crashes import crash_loop, crash_words
 from gantry_operator.plan.deletion import (
     FOREGROUND,
     held_by,
@@ -27,6 +27,7 @@ from gantry_operator.plan.deletion import (
     keep_quorum_finalizer,
 )
 from gantry_operator.plan.events import controller_events
+from gantry_operator.plan.headline import headline
 from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.turns import with_check
@@ -99,6 +100,7 @@ def _status(
     old = seen.previous or ControllerGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
     wished = seen.group.spec.replicas if seen.group else len(seen.pods)
+    conditions = _conditions(seen, accepted, step, now)
     return old.model_copy(
         update={
             "observed_generation": seen.meta.generation,
@@ -107,9 +109,28 @@ def _status(
             "ready": f"{ready}/{wished}",
             "leader": old.leader if isinstance(seen.quorum, Unreachable) else _leader(seen),
             "cluster_uid": known.uid if known and known.uid else old.cluster_uid,
-            "conditions": _conditions(seen, accepted, step, now),
+            "summary": headline(
+                conditions,
+                extents=_extents(seen, f"{ready}/{wished}"),
+                ending=held_by(seen).short if is_held(seen) else "",
+                crash=crash_words(seen.pods, now),
+            ),
+            "conditions": conditions,
         }
     )
+
+
+def _extents(seen: ControllerObserved, ready: str) -> dict[str, str]:
+    extents: dict[str, str] = {Reason.STARTING: ready}
+    load = workload(
+        seen.objects.get(("StatefulSet", names.controller_statefulset(seen.meta.name))), seen.pods
+    )
+    if load is not None:
+        extents[Reason.ROLLING_UPDATE] = load.replaced()
+    if not isinstance(seen.quorum, Unreachable):
+        count = len(caught_up(seen.quorum, seen.pods))
+        extents[Reason.REPLICA_CATCHING_UP] = f"{count}/{len(seen.quorum.peers)}"
+    return extents
 
 
 def _leader(seen: ControllerObserved) -> LeaderStatus | None:
@@ -171,7 +192,7 @@ def _progressing(
         return
     ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas
     if seen.meta.deletion_timestamp is not None:
-        conditions.set("Progressing", "True", Reason.DELETING, held_by(seen))
+        conditions.set("Progressing", "True", Reason.DELETING, held_by(seen).text)
     elif crashes and may_tell_crash(step):
         conditions.set("Progressing", "True", Reason.POD_CRASHING, crashes)
     elif step is not None:

@@ -136,6 +136,14 @@ def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
     return f"{text} {more} more {'pod ends' if more == 1 else 'pods end'} in errors, too."
 
 
+def crash_words(pods: Iterable[PodView], now: dt.datetime) -> str:
+    """The same in a few words: those of the first, or how its process ended."""
+    for pod in pods:
+        if pod.ended is not None and _crashes(pod, now):
+            return pod.ended.words or f"{pod.name} ended with code {pod.ended.code}"
+    return ""
+
+
 def _crashes(pod: PodView, now: dt.datetime) -> bool:
     if pod.ready or pod.terminating:
         return False

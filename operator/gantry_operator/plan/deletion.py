@@ -27,7 +27,7 @@ and its pods are no more: in a namespace that is deleted as a whole both wait fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_protocol.admin import GroupView
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
@@ -55,6 +55,16 @@ if TYPE_CHECKING:
 RETRY_S = 2.0
 ORPHANS = "orphan"
 """The API server's own finalizer of a deletion that leaves the pods to somebody else."""
+
+
+class Wait(NamedTuple):
+    """The subject of a deletion: for a line among others, and for people who want to know."""
+
+    short: str
+    text: str
+
+
+FOR_CONTROLLERS = "waits for controllers"
 
 
 def has_departed(
@@ -131,22 +141,26 @@ def _is_to_clean(seen: BrokerObserved) -> bool:
     return not isinstance(seen.view, NotDeclared)
 
 
-def deletion_waits_for(seen: BrokerObserved) -> str:
-    """The subject of a deletion, for people; in the order in which it goes on."""
+def deletion_waits_for(seen: BrokerObserved) -> Wait:
+    """The subject of a deletion, in the order in which it goes on."""
     if names.FINALIZER not in seen.meta.finalizers:
         return foreign_finalizers(seen.meta)
     name = names.broker_statefulset(seen.meta.name)
     if ("StatefulSet", name) in seen.objects or seen.pods:
-        return f"The pods are being stopped; {len(seen.pods)} still exist."
+        count = len(seen.pods)
+        return Wait(f"{count} pods left", f"The pods are being stopped; {count} still exist.")
     if seen.controllers_exist and isinstance(seen.view, Unreachable):
-        return f"Waiting for the controllers, to clean the group's metadata: {seen.view.reason}"
-    return "The controllers clean the group's metadata."
+        text = f"Waiting for the controllers, to clean the group's metadata: {seen.view.reason}"
+        return Wait(FOR_CONTROLLERS, text)
+    return Wait("cleans up", "The controllers clean the group's metadata.")
 
 
-def foreign_finalizers(meta: Metadata) -> str:
-    """The obstacle of a deletion that is none of ours, for people."""
+def foreign_finalizers(meta: Metadata) -> Wait:
+    """The obstacle of a deletion that is none of ours."""
     others = ", ".join(meta.finalizers)
-    return f"Waiting for finalizers of others: {others}." if others else "Being deleted."
+    if not others:
+        return Wait("", "Being deleted.")
+    return Wait("waits for finalizers of others", f"Waiting for finalizers of others: {others}.")
 
 
 # ControllerGroups
@@ -174,15 +188,17 @@ def is_held(seen: ControllerObserved) -> bool:
     return bool(seen.dependents) and names.QUORUM_FINALIZER in seen.meta.finalizers
 
 
-def held_by(seen: ControllerObserved) -> str:
-    """The obstacle of the deletion, for people."""
+def held_by(seen: ControllerObserved) -> Wait:
+    """The obstacle of the deletion."""
     named = ", ".join(seen.dependents[:MAX_NAMED])
     more = len(seen.dependents) - MAX_NAMED
     others = f" and {more} more" if more > 0 else ""
-    return (
+    rest = f" and {len(seen.dependents) - 1} more" if len(seen.dependents) > 1 else ""
+    return Wait(
+        f"waits for {seen.dependents[0]}{rest}",
         f"The deletion waits for the groups that refer to it, {named}{others}: delete them, or "
         f"take the finalizer {names.QUORUM_FINALIZER} off to delete it in spite of them; without "
-        "it brokers cannot fail over, and its volumes go on leading clients to fronts."
+        "it brokers cannot fail over, and its volumes go on leading clients to fronts.",
     )
 
 

@@ -30,7 +30,8 @@ from gantry_operator.plan.actions import (
     WriteStatus,
 )
 from gantry_operator.plan.conditions import Conditions, find
-from gantry_operator.plan.deletion import foreign_finalizers
+from gantry_operator.plan.deletion import FOR_CONTROLLERS, foreign_finalizers
+from gantry_operator.plan.headline import headline
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class _Verdict(msgspec.Struct, frozen=True):
     ready: ConditionStatus
     reason: Reason
     message: str
+    short: str = ""
 
 
 def plan_entity(seen: EntityObserved, now: dt.datetime) -> list[Action]:
@@ -271,8 +273,8 @@ def _delete(seen: EntityObserved, now: dt.datetime) -> list[Action]:
     """
     if names.FINALIZER not in seen.meta.finalizers:
         others = foreign_finalizers(seen.meta)
-        told = _Verdict(True, "False", Reason.DELETING, others)
-        return _status(seen, told, now, name=_kept_name(seen)) if others else []
+        told = _Verdict(True, "False", Reason.DELETING, others.text, others.short)
+        return _status(seen, told, now, name=_kept_name(seen)) if others.short else []
     entity = seen.entity
     to_delete = entity is not None and entity.deletes and seen.owns
     if not to_delete or not seen.quorum_serves or seen.first != seen.meta.name:
@@ -289,6 +291,7 @@ def _delete(seen: EntityObserved, now: dt.datetime) -> list[Action]:
             Reason.DELETING,
             f"{seen.named} of cluster {seen.cluster} is to be deleted, and waits: {why} To let go "
             "of it, set spec.deletionPolicy to Retain.",
+            FOR_CONTROLLERS,
         )
         steps: list[Action] = [CheckAgain(after_s=UNHEARD_CHECK_S)]
         if seen.refusal:
@@ -313,7 +316,7 @@ def _status(
         Reason.VALID if told.accepted else told.reason,
         "The spec is valid." if told.accepted else told.message,
     )
-    conditions.set("Ready", told.ready, told.reason, told.message)
+    conditions.conclude(told.ready, told.reason, told.message)
     for more in seen.following.conditions if told.accepted else ():
         conditions.set(*more)
     old = seen.previous or seen.status(observed_generation=0)
@@ -321,6 +324,7 @@ def _status(
         update={
             "observed_generation": seen.meta.generation,
             "name": name,
+            "summary": headline(conditions.result(), ending=told.short),
             "conditions": conditions.result(),
             **seen.told,
             **seen.following.told,

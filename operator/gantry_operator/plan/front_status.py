@@ -10,14 +10,15 @@ from gantry_operator import names
 from gantry_operator.models import Condition, ConditionStatus, FrontGroupStatus, ServedGroup
 from gantry_operator.plan.additions import report_additions
 from gantry_operator.plan.conditions import Conditions, timestamp
-from gantry_operator.plan.crashes import crash_loop
-from gantry_operator.plan.deletion import foreign_finalizers
+from gantry_operator.plan.crashes import crash_loop, crash_words
+from gantry_operator.plan.deletion import FOR_CONTROLLERS, Wait, foreign_finalizers
 from gantry_operator.plan.front_steps import (
     SERVES_ON_S,
     declared,
     rolled_out,
     wished_declaration,
 )
+from gantry_operator.plan.headline import headline
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import FrontsView
 
     from gantry_operator.plan.acceptance import Acceptance
-    from gantry_operator.plan.observed import FrontObserved
+    from gantry_operator.plan.observed import Body, FrontObserved
 
 MAX_NAMED = 10
 
@@ -37,6 +38,11 @@ def front_status(
     """The status that follows from an observation; `applying`: the Deployment is written now."""
     old = seen.previous or FrontGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
+    conditions = _conditions(seen, accepted, now, applying=applying)
+    deleting = seen.meta.deletion_timestamp is not None
+    extents: dict[str, str] = {Reason.STARTING: f"{ready}/{_wished(seen)}"}
+    if seen.deployment is not None:
+        extents[Reason.REPLACING_FRONTS] = f"{_updated(seen.deployment)}/{_wished(seen)}"
     status = old.model_copy(
         update={
             "observed_generation": seen.meta.generation,
@@ -44,7 +50,13 @@ def front_status(
             "ready_replicas": ready,
             "ready": f"{ready}/{_wished(seen)}",
             "selector": names.selector_text(names.FRONT, seen.meta.name),
-            "conditions": _conditions(seen, accepted, now, applying=applying),
+            "summary": headline(
+                conditions,
+                extents=extents,
+                ending=deletion_waits_for(seen).short if deleting else "",
+                crash=crash_words(seen.pods, now),
+            ),
+            "conditions": conditions,
         }
     )
     if isinstance(seen.view, Unreachable):
@@ -60,6 +72,10 @@ def _wished(seen: FrontObserved) -> int:
         return seen.group.spec.replicas
     found = (seen.deployment or {}).get("spec") or {}
     return int(found.get("replicas", seen.group.spec.autoscaling.min_replicas))
+
+
+def _updated(deployment: Body) -> int:
+    return int((deployment.get("status") or {}).get("updatedReplicas") or 0)
 
 
 def _ways(
@@ -181,7 +197,7 @@ def _progressing(
     """Progressing: pods start, or are being replaced. It rests on pods only, so never Unknown."""
     wished, ready = _wished(seen), sum(pod.ready for pod in seen.pods)
     if seen.meta.deletion_timestamp is not None:
-        conditions.set("Progressing", "True", Reason.DELETING, deletion_waits_for(seen))
+        conditions.set("Progressing", "True", Reason.DELETING, deletion_waits_for(seen).text)
     elif seen.group is None:
         conditions.keep("Progressing")
     elif crashes:
@@ -190,7 +206,7 @@ def _progressing(
         text = "The Deployment takes the change in."
         conditions.set("Progressing", "True", Reason.APPLYING, text)
     elif seen.deployment is not None and not rolled_out(seen.deployment):
-        updated = (seen.deployment.get("status") or {}).get("updatedReplicas", 0)
+        updated = _updated(seen.deployment)
         text = f"{updated} of {wished} fronts are of the present template, {ready} are Ready."
         conditions.set("Progressing", "True", Reason.REPLACING_FRONTS, text)
     elif ready < wished:
@@ -203,15 +219,17 @@ def _progressing(
         conditions.set("Progressing", "False", Reason.SETTLED, "Nothing is under way.")
 
 
-def deletion_waits_for(seen: FrontObserved) -> str:
-    """The subject of a deletion, for people; in the order in which it goes on."""
+def deletion_waits_for(seen: FrontObserved) -> Wait:
+    """The subject of a deletion, in the order in which it goes on."""
     if names.FRONTS_FINALIZER not in seen.meta.finalizers:
         return foreign_finalizers(seen.meta)
     if isinstance(seen.view, Unreachable):
-        return f"Waiting for the controllers, to lead clients to the brokers: {seen.view.reason}"
+        text = f"Waiting for the controllers, to lead clients to the brokers: {seen.view.reason}"
+        return Wait(FOR_CONTROLLERS, text)
     if declared(seen) is not None:
-        return "The controllers lead clients to the brokers."
-    return (
+        return Wait("leads clients away", "The controllers lead clients to the brokers.")
+    return Wait(
+        "serves on for a while",
         f"Clients are led to the brokers; the fronts serve on for {SERVES_ON_S:.0f} s, until all "
-        "of them have heard of it."
+        "of them have heard of it.",
     )

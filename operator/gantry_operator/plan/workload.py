@@ -36,6 +36,10 @@ class Workload(msgspec.Struct, frozen=True):
         """Pods made from the present template."""
         return tuple(pod for pod in self.pods if pod.revision == self.revision)
 
+    def replaced(self) -> str:
+        """The pods of the present template, of all that are to be; empty while it is unknown."""
+        return "" if self.revision is None else f"{len(self.current())}/{self.replicas}"
+
     def disturbance(self) -> str:
         """The reason why no other pod may be taken away now; empty if nothing is in the way.
 

@@ -101,22 +101,28 @@ DETAILS = ("Progressing", "Shards", "Tier")
         (
             "BrokerGroup",
             [
-                *("Master", "Epoch", "InSync", "Ready", "Available", "Accepted", "Drain"),
+                *("Status", "Master", "Epoch", "InSync", "Ready", "Available", "Accepted", "Drain"),
                 *DETAILS,
                 "Age",
             ],
         ),
-        ("ControllerGroup", ["Leader", "Ready", "Available", "Accepted", "Progressing", "Age"]),
+        (
+            "ControllerGroup",
+            ["Status", "Leader", "Ready", "Available", "Accepted", "Progressing", "Age"],
+        ),
         (
             "FrontGroup",
-            ["Address", "Groups", "Ready", "Available", "Accepted", "Progressing", "Age"],
+            ["Status", "Address", "Groups", "Ready", "Available", "Accepted", "Progressing", "Age"],
         ),
-        ("ConsumerGroup", ["Group", "Cluster", "Enabled", "Ready", "Accepted", "Reason", "Age"]),
+        (
+            "ConsumerGroup",
+            ["Status", "Group", "Cluster", "Enabled", "Ready", "Accepted", "Reason", "Age"],
+        ),
         (
             "MessageUser",
-            ["User", "Cluster", "Type", "Secret", "Ready", "Accepted", "Reason", "Age"],
+            ["Status", "User", "Cluster", "Type", "Secret", "Ready", "Accepted", "Reason", "Age"],
         ),
-        ("Topic", ["Topic", "Cluster", "Queues", "Ready", "Accepted", "Reason", "Age"]),
+        ("Topic", ["Status", "Topic", "Cluster", "Queues", "Ready", "Accepted", "Reason", "Age"]),
     ],
 )
 def test_kubectl_get_shows(kind: str, columns: list[str]) -> None:

@@ -312,6 +312,7 @@ def test_the_picture_of_a_group() -> None:
     seen = broker_world(known=known)
     assert settled_status(seen) | {"conditions": []} == {
         "observedGeneration": 1,
+        "summary": "Catching up 2/3",
         "replicas": 3,
         "readyReplicas": 3,
         "ready": "3/3",
