@@ -234,6 +234,27 @@ class LossView(AdminView):
     at_ms: int
 
 
+class MastershipView(AdminView):
+    """The course of the last change of a group's master; what nobody here has seen is None.
+
+    ``epoch`` is that of the new master. ``planned``: it was asked for, by the master that gave way
+    or by people; else ``reason`` says why the old one was held to be gone. The controllers' leader
+    has ``noticed`` that, last ``heard`` the old master before, and seen the new one ``elected``, by
+    its clock; it knows of nothing that came before it led. ``last_write_ms`` and ``first_write_ms``
+    are store times, by the clocks of the masters: of the newest record of the masters before, and
+    of the first one that was confirmed since. All are milliseconds since 1970.
+    """
+
+    epoch: int
+    planned: bool | None = None
+    reason: str = ""
+    heard_ms: int | None = None
+    noticed_ms: int | None = None
+    elected_ms: int | None = None
+    last_write_ms: int | None = None
+    first_write_ms: int | None = None
+
+
 class GroupView(AdminView):
     """One broker group. ``clean`` is False once an election had to leave the sync-state set.
 
@@ -243,7 +264,8 @@ class GroupView(AdminView):
     nobody is, although members live; it is empty where that is not so. ``drain_began_ms``: it is
     being drained since then; None: it is not. ``has_others``: other groups of its cluster take
     messages, so that this one can be drained. ``queues``: of mapped topics that it takes messages
-    for; ``queues_wished``: the same once all that move have moved.
+    for; ``queues_wished``: the same once all that move have moved. ``mastership``: how the last
+    master came to be it, as far as the answering node knows.
     """
 
     cluster: str
@@ -268,6 +290,7 @@ class GroupView(AdminView):
     has_others: bool = False
     queues: int = 0
     queues_wished: int = 0
+    mastership: MastershipView | None = None
 
 
 class GroupList(AdminView):

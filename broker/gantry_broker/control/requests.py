@@ -57,6 +57,13 @@ class Speaker(NamedTuple):
     priority: int = LOWEST_ELECTION_PRIORITY
 
 
+class TakeoverReport(NamedTuple):
+    """Store times, ms: of the newest record of the masters before, and of a master's own first."""
+
+    last_ms: int | None
+    first_ms: int | None
+
+
 class Report(NamedTuple):
     """The state of our log in a heartbeat or a registration.
 
@@ -67,6 +74,7 @@ class Report(NamedTuple):
         disk_stuck: why a disk that is nearly full takes nothing more; empty while it does.
         log_damage: what of the log is damaged and was not repaired; empty while nothing is.
         drain: of the group, by its master; None where there is none.
+        takeover: by a master.
     """
 
     epoch: Epoch
@@ -80,6 +88,7 @@ class Report(NamedTuple):
     disk_stuck: str = ""
     log_damage: str = ""
     drain: DrainReport | None = None
+    takeover: TakeoverReport | None = None
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -104,7 +113,7 @@ def heartbeat(
     me: Speaker, broker_id: BrokerId, report: Report, *, timeout_ms: int
 ) -> BrokerHeartbeatRequestHeader:
     """The header of a heartbeat."""
-    tier, drain = report.tier, report.drain
+    tier, drain, takeover = report.tier, report.drain, report.takeover
     return BrokerHeartbeatRequestHeader(
         cluster_name=me.cluster,
         broker_addr=me.address,
@@ -133,6 +142,8 @@ def heartbeat(
         drain_parked=None if drain is None else drain.parked,
         drain_transactions=None if drain is None else drain.transactions,
         drain_waits_for=None if drain is None else drain.waits_for or None,
+        last_write_ms=None if takeover is None else takeover.last_ms,
+        first_write_ms=None if takeover is None else takeover.first_ms,
     )
 
 

@@ -326,9 +326,8 @@ class ReplicationGroup:
         core, damage = self.core, self._store.in_the_way
         if damage is None or core is None or core.serving is None:
             return ""
-        return (
-            f"its log is damaged from offset {damage.start} to {damage.end}, it takes no messages"
-        )
+        where = f"from offset {damage.start} to {damage.end}"
+        return f"its log is damaged {where}, it takes no messages"
 
     @property
     def _room_reason(self) -> str:
@@ -553,6 +552,7 @@ class ReplicationGroup:
             disk_stuck=self.tier.disk_stuck or self._room_reason,
             log_damage=self.repairs.told(),
             drain=self.watcher.drain_report(),
+            takeover=self.writes.takeover(facts.confirm),
         )
 
     def _learned(self, view: ControllerView) -> None:

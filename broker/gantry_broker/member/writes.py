@@ -19,10 +19,13 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
 from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Offset
 
 from gantry_broker.clients.view import Created
+from gantry_broker.control.requests import TakeoverReport
 from gantry_broker.log import DiskFullError, LogFailedError
 from gantry_broker.member.repeats import Repeats, place_of
+from gantry_broker.member.takeover import Takeover
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
@@ -148,11 +151,18 @@ class GroupWrites:
         self.repeats = Repeats(store, self.answers.at)
         self._met_full = met_full
         self._shell: ReplicaShell | None = None  # while this member serves
+        self._takeover: Takeover | None = None  # likewise
         self._topics_due = False  # the state of the log was not whole when they were to be read
 
     def begin(self, shell: "ReplicaShell") -> None:
         """The member serves from now on; ``shell`` carries out what its core decides."""
         self._shell = shell
+        self._takeover = Takeover(self._store)
+
+    def takeover(self, confirm: Offset) -> TakeoverReport | None:
+        """The times between which nobody wrote, by a serving master; None by others."""
+        found = self._takeover
+        return None if found is None or self.mastership is None else found.report(confirm)
 
     @property
     def mastership(self) -> Mastership | None:
@@ -359,6 +369,6 @@ class GroupWrites:
 
     def end(self) -> None:
         """The mastership is over: nothing is taken, and no topic is waited for any longer."""
-        self._shell = None
+        self._shell, self._takeover = None, None
         if self.topics is not None:
             self.topics.end()

@@ -69,7 +69,7 @@ class MessageStore:
         self.first_offset: Callable[[str, int], int] = lambda topic, queue_id: 0
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._found_end = _ZERO  # of the log that this master began with
-        self._put_timestamp = 0
+        self.newest_ms = 0  # store time of a master's newest record
         self.in_the_way: Damage | None = None
         self._foresees = False  # a master has seen all that is not dispatched
         self._listeners: list[tuple[OnArrival, Collection[str] | None]] = []
@@ -200,7 +200,7 @@ class MessageStore:
         self._next = {}
         self._dispatcher.recent = None  # what is appended is noted then
         self._found_end = self.log.end
-        self._put_timestamp = self._dispatcher.store_timestamp
+        self.newest_ms = self._dispatcher.store_timestamp
         self._foresees = False
         try:
             self._dispatcher.look_ahead(self._foresee)
@@ -239,7 +239,7 @@ class MessageStore:
         """
         assert self._next is not None, "only a master puts"
         assert self.in_the_way is None, "nobody knows which number comes next"
-        timestamp = max(now_ms, self._put_timestamp)
+        timestamp = max(now_ms, self.newest_ms)
         if marks is None:
             marks, ways, _ = self.recent.look(records)
         if isinstance(records, RecordRun):
@@ -266,7 +266,7 @@ class MessageStore:
                     encoded[index] = encode(records[index])
         self.log.append(encoded)
         self._next.update(numbers)
-        self._put_timestamp = timestamp
+        self.newest_ms = timestamp
         if len(marks) == 1:
             self.recent.note(marks[0], records[0].physical_offset, timestamp, ways[0])
         else:
@@ -287,7 +287,7 @@ class MessageStore:
         number = self._next_offset(key)
         self.log.append(run.encode(number, start, timestamp))
         self._next[key] = number + len(run)
-        self._put_timestamp = timestamp
+        self.newest_ms = timestamp
         positions = list(accumulate(run.sizes, initial=int(start)))
         self._dispatcher.appended.add(run, number, positions, timestamp)
         return StoredRun(common.queue_id, number, positions)
@@ -533,7 +533,7 @@ class MessageStore:
         assert self._next is not None
         self._next[(record.topic, record.queue_id)] = record.queue_offset + 1
         self.recent.note_record(record)
-        self._put_timestamp = max(self._put_timestamp, record.store_timestamp)
+        self.newest_ms = max(self.newest_ms, record.store_timestamp)
         if record.topic not in SYSTEM_TOPICS:
             return
         body = data[record.body_start : record.body_start + record.body_size]

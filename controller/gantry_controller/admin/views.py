@@ -1,6 +1,14 @@
 """The state as the admin API shows it: what is replicated, beside what this leader has heard."""
 
-from gantry_protocol.admin import DrainView, GroupView, LossView, MemberView, TierView, WatchEvent
+from gantry_protocol.admin import (
+    DrainView,
+    GroupView,
+    LossView,
+    MastershipView,
+    MemberView,
+    TierView,
+    WatchEvent,
+)
 
 from gantry_controller.liveness.core import rules
 from gantry_controller.liveness.core.claims import RefusedClaim
@@ -103,6 +111,26 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         has_others=watchman.has_others(group),
         queues=queues,
         queues_wished=queues_wished,
+        mastership=_mastership_view(group, watchman),
+    )
+
+
+def _mastership_view(group: BrokerGroup, watchman: Watchman) -> MastershipView | None:
+    """The course of the last election, and the master's own word; it counts in its epoch only."""
+    master, course = group.master, watchman.course(group)
+    row = None if master is None else rules.row_of(watchman.table, group, master)
+    beat = None if row is None or row.beat.epoch != group.master_epoch else row.beat
+    if course is None and (beat is None or beat.first_write_ms is None):
+        return None
+    return MastershipView(
+        epoch=group.master_epoch,
+        planned=None if course is None else course.planned,
+        reason="" if course is None else course.reason,
+        heard_ms=None if course is None else course.heard_ms,
+        noticed_ms=None if course is None else course.noticed_ms,
+        elected_ms=None if course is None else course.elected_ms,
+        last_write_ms=None if beat is None else beat.last_write_ms,
+        first_write_ms=None if beat is None else beat.first_write_ms,
     )
 
 

@@ -11,6 +11,7 @@ time-out, since their heartbeats wait in our own sockets.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 
@@ -20,6 +21,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 from gantry_controller.liveness.core import rules
 from gantry_controller.liveness.core.attention import PULSE_S, Attention
 from gantry_controller.liveness.core.claims import Claims, RefusedClaim
+from gantry_controller.liveness.core.courses import MasterChange
 from gantry_controller.liveness.core.overseer import Overseer, Trigger
 from gantry_controller.liveness.core.probes import Knock, Probes
 from gantry_controller.liveness.core.spread import REASON as SPREAD
@@ -217,6 +219,10 @@ class Watchman:
         """The last time a person gave up what was confirmed."""
         return self._machine.state.losses.get(group.key)
 
+    def course(self, group: BrokerGroup) -> MasterChange | None:
+        """The way in which the group came to its present master."""
+        return self._overseer.courses.of(group)
+
     def drain(self, group: BrokerGroup) -> Drain | None:
         """The drain of the group, if it is being drained."""
         return self._machine.state.drains.get(group.key)
@@ -369,6 +375,13 @@ class Watchman:
 
     def _applied(self, event: Event, result: Result) -> None:
         if result.group is not None:
+            if self._overseer.leading and result.changed:
+                self._overseer.courses.applied(
+                    event,
+                    result.group,
+                    now_s=self._now_s(),
+                    wall_ms=time.time_ns() // 1_000_000,
+                )
             by_master = type(event) is AlterSyncStateSet
             self._overseer.floors.changed(result.group, self._now_s(), by_master=by_master)
             self._gone.applied(result.group)

@@ -198,6 +198,8 @@ class ControllerRequests:
             disk_stuck=(header.disk_stuck or "")[:TIER_REASON_MAX_CHARS],
             log_damage=(header.log_damage or "")[:TIER_REASON_MAX_CHARS],
             drain=_drain(header),
+            last_write_ms=header.last_write_ms,
+            first_write_ms=header.first_write_ms,
         )
         self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 

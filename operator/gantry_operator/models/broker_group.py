@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
+from gantry_operator.models.changes import ChangeStatus, FailoverStatus  # noqa: TC001 - as below
 from gantry_operator.models.network import BrokerNetworkPolicy
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
@@ -475,6 +476,19 @@ class BrokerGroupStatus(Model):
     )
     switchover: SwitchoverStatus | None = Field(
         default=None, description="What became of the last switchover request."
+    )
+    last_change: ChangeStatus | None = Field(
+        default=None,
+        description=(
+            "The last change that was carried out in steps, or the one under way; absent before "
+            "the first."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    last_failover: FailoverStatus | None = Field(
+        default=None,
+        description="The last change of master that nobody asked for; absent before the first.",
+        json_schema_extra=NOT_NULLABLE,
     )
     drain: DrainStatus | None = Field(
         default=None,

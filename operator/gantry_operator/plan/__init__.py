@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-def plan(observed: Observed, now: dt.datetime) -> list[Action]:
-    """All that is to be done now for one resource, in order, at most one of it disruptive."""
+def plan(observed: Observed, now: dt.datetime, *, announces: bool = True) -> list[Action]:
+    """All that is to be done now for one resource, in order, at most one of it disruptive.
+
+    `announces`: where a change begins, the status says what will follow (`foresight`).
+    """
     if isinstance(observed, BrokerObserved):
-        return plan_broker_group(observed, now)
+        return plan_broker_group(observed, now, announces=announces)
     if isinstance(observed, FrontObserved):
         return plan_front_group(observed, now)
     return plan_controller_group(observed, now)

@@ -7,6 +7,7 @@ plan is disruptive, and the status that tells about it is written before it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin_client.outcomes import Unreachable
@@ -24,6 +25,7 @@ from gantry_operator.plan.actions import (
 )
 from gantry_operator.plan.broker_status import broker_status
 from gantry_operator.plan.broker_steps import PlanStep, rolling_update, scale_down, taking_in
+from gantry_operator.plan.changes import last_change, last_failover
 from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.drain import drain_reason, drain_status, keep_drain_finalizer
@@ -51,8 +53,10 @@ UNSETTLED_CHECK_S = 5.0
 """While anything is not as wished."""
 
 
-def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
-    """All that is to be done now, in order."""
+def plan_broker_group(
+    seen: BrokerObserved, now: dt.datetime, *, announces: bool = True
+) -> list[Action]:
+    """All that is to be done now, in order; `announces`: and what will follow, where it begins."""
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     accepted = accept_broker_group(seen, statefulset)
     groups = known_groups(seen)
@@ -87,11 +91,34 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
     status = broker_status(seen, accepted, step, moved, now)
+    status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting)
         status = status.model_copy(update={"drain": drain})
     actions += _report(seen, status, step) + _check_again(seen, status, step)
     return with_check(seen.image_wait, actions)
+
+
+def _proved(
+    seen: BrokerObserved,
+    status: BrokerGroupStatus,
+    step: PlanStep | None,
+    now: dt.datetime,
+    *,
+    announces: bool,
+) -> BrokerGroupStatus:
+    """The status with what was announced, and what came of it."""
+    update: dict[str, object] = {"last_failover": last_failover(seen)}
+    if announces:
+        ready = find(status.conditions, "Ready")
+        update["last_change"] = last_change(
+            seen,
+            step,
+            now,
+            partial(plan_broker_group, announces=False),
+            ready=ready is not None and ready.status == "True",
+        )
+    return status.model_copy(update=update)
 
 
 def _for_clients(seen: BrokerObserved, groups: tuple[ObservedGroup, ...]) -> list[Action]:

@@ -57,7 +57,7 @@ ORPHANS = "orphan"
 """The API server's own finalizer of a deletion that leaves the pods to somebody else."""
 
 
-class Wait(NamedTuple):
+class Obstacle(NamedTuple):
     """The subject of a deletion: for a line among others, and for people who want to know."""
 
     short: str
@@ -141,26 +141,28 @@ def _is_to_clean(seen: BrokerObserved) -> bool:
     return not isinstance(seen.view, NotDeclared)
 
 
-def deletion_waits_for(seen: BrokerObserved) -> Wait:
+def deletion_waits_for(seen: BrokerObserved) -> Obstacle:
     """The subject of a deletion, in the order in which it goes on."""
     if names.FINALIZER not in seen.meta.finalizers:
         return foreign_finalizers(seen.meta)
     name = names.broker_statefulset(seen.meta.name)
     if ("StatefulSet", name) in seen.objects or seen.pods:
         count = len(seen.pods)
-        return Wait(f"{count} pods left", f"The pods are being stopped; {count} still exist.")
+        return Obstacle(f"{count} pods left", f"The pods are being stopped; {count} still exist.")
     if seen.controllers_exist and isinstance(seen.view, Unreachable):
         text = f"Waiting for the controllers, to clean the group's metadata: {seen.view.reason}"
-        return Wait(FOR_CONTROLLERS, text)
-    return Wait("cleans up", "The controllers clean the group's metadata.")
+        return Obstacle(FOR_CONTROLLERS, text)
+    return Obstacle("cleans up", "The controllers clean the group's metadata.")
 
 
-def foreign_finalizers(meta: Metadata) -> Wait:
+def foreign_finalizers(meta: Metadata) -> Obstacle:
     """The obstacle of a deletion that is none of ours."""
     others = ", ".join(meta.finalizers)
     if not others:
-        return Wait("", "Being deleted.")
-    return Wait("waits for finalizers of others", f"Waiting for finalizers of others: {others}.")
+        return Obstacle("", "Being deleted.")
+    return Obstacle(
+        "waits for finalizers of others", f"Waiting for finalizers of others: {others}."
+    )
 
 
 # ControllerGroups
@@ -188,13 +190,13 @@ def is_held(seen: ControllerObserved) -> bool:
     return bool(seen.dependents) and names.QUORUM_FINALIZER in seen.meta.finalizers
 
 
-def held_by(seen: ControllerObserved) -> Wait:
+def held_by(seen: ControllerObserved) -> Obstacle:
     """The obstacle of the deletion."""
     named = ", ".join(seen.dependents[:MAX_NAMED])
     more = len(seen.dependents) - MAX_NAMED
     others = f" and {more} more" if more > 0 else ""
     rest = f" and {len(seen.dependents) - 1} more" if len(seen.dependents) > 1 else ""
-    return Wait(
+    return Obstacle(
         f"waits for {seen.dependents[0]}{rest}",
         f"The deletion waits for the groups that refer to it, {named}{others}: delete them, or "
         f"take the finalizer {names.QUORUM_FINALIZER} off to delete it in spite of them; without "

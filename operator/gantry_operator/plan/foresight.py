@@ -54,7 +54,7 @@ _TOLD = frozenset({"StatefulSet", "Deployment", "Service", "NetworkPolicy", "Cro
 Kind = Literal["Apply", "Remove", "Declare", "Start", "Move", "Restart", "ScaleDown", "Leave"]
 
 
-class Move(msgspec.Struct, frozen=True, rename="camel"):
+class MovedMastership(msgspec.Struct, frozen=True, rename="camel"):
     """A mastership that goes from one pod to another; empty for one that is not known."""
 
     group: str
@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True, rename="camel"):
     message: str
     disruptive: bool = False
     pods: tuple[str, ...] = ()
-    moves: tuple[Move, ...] = ()
+    moves: tuple[MovedMastership, ...] = ()
     gap_ms: int | None = 0
 
 
@@ -271,14 +271,14 @@ def _lives_in(group: ObservedGroup, member: object, pod: str) -> bool:
     return found is not None and group.member_in(found) == member
 
 
-def _moves(before: Observed, following: Observed) -> Iterator[Move]:
+def _moves(before: Observed, following: Observed) -> Iterator[MovedMastership]:
     """The masterships that went elsewhere."""
     now = {group.shard: group for group in _groups(following)}
     for old in _groups(before):
         new = now.get(old.shard)
         if new is None or new.view.master_broker_id == old.view.master_broker_id:
             continue
-        yield Move(old.shard, _home(old), _home(new))
+        yield MovedMastership(old.shard, _home(old), _home(new))
 
 
 def _home(group: ObservedGroup) -> str:

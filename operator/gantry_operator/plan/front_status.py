@@ -11,7 +11,7 @@ from gantry_operator.models import Condition, ConditionStatus, FrontGroupStatus,
 from gantry_operator.plan.additions import report_additions
 from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.crashes import crash_loop, crash_words
-from gantry_operator.plan.deletion import FOR_CONTROLLERS, Wait, foreign_finalizers
+from gantry_operator.plan.deletion import FOR_CONTROLLERS, Obstacle, foreign_finalizers
 from gantry_operator.plan.front_steps import (
     SERVES_ON_S,
     declared,
@@ -219,16 +219,16 @@ def _progressing(
         conditions.set("Progressing", "False", Reason.SETTLED, "Nothing is under way.")
 
 
-def deletion_waits_for(seen: FrontObserved) -> Wait:
+def deletion_waits_for(seen: FrontObserved) -> Obstacle:
     """The subject of a deletion, in the order in which it goes on."""
     if names.FRONTS_FINALIZER not in seen.meta.finalizers:
         return foreign_finalizers(seen.meta)
     if isinstance(seen.view, Unreachable):
         text = f"Waiting for the controllers, to lead clients to the brokers: {seen.view.reason}"
-        return Wait(FOR_CONTROLLERS, text)
+        return Obstacle(FOR_CONTROLLERS, text)
     if declared(seen) is not None:
-        return Wait("leads clients away", "The controllers lead clients to the brokers.")
-    return Wait(
+        return Obstacle("leads clients away", "The controllers lead clients to the brokers.")
+    return Obstacle(
         "serves on for a while",
         f"Clients are led to the brokers; the fronts serve on for {SERVES_ON_S:.0f} s, until all "
         "of them have heard of it.",

@@ -65,6 +65,8 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     disk_stuck: str | None = None
     log_damage: str | None = None
     drain: DrainRow | None = None
+    last_write_ms: Int64 | None = None
+    first_write_ms: Int64 | None = None
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -155,6 +157,8 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         disk_stuck=header.disk_stuck,
         log_damage=header.log_damage,
         drain=drain,
+        last_write_ms=header.last_write_ms,
+        first_write_ms=header.first_write_ms,
     )
 
 
@@ -190,4 +194,6 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         drain_parked=drain.parked,
         drain_transactions=drain.transactions,
         drain_waits_for=drain.waits_for,
+        last_write_ms=row.last_write_ms,
+        first_write_ms=row.first_write_ms,
     )

@@ -34,6 +34,8 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     of the log is damaged and was not repaired, in as many; None while nothing is. ``drain_done`` is
     given by the master of a group that is being drained, with the other drain fields: what is left
     (``gantry_protocol.admin.DrainView``); ``drain_waits_for`` has as many characters.
+    ``last_write_ms`` and ``first_write_ms`` are given by a master: the store times of the newest
+    record of the masters before it, and of the first one that was confirmed in its own mastership.
     """
 
     cluster_name: str
@@ -66,6 +68,8 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     drain_parked: Int64 | None = None
     drain_transactions: Int64 | None = None
     drain_waits_for: str | None = None
+    last_write_ms: Int64 | None = None
+    first_write_ms: Int64 | None = None
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

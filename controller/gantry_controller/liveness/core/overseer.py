@@ -25,12 +25,14 @@ import msgspec
 from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 
+from gantry_controller.liveness.core.courses import Courses
 from gantry_controller.liveness.core.due import DueQueue
 from gantry_controller.liveness.core.floors import HeardFloors
 from gantry_controller.liveness.core.rules import (
     Clock,
     live_members,
     master_suspicion,
+    row_of,
     silent_from,
 )
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
@@ -94,6 +96,7 @@ class Overseer:
 
     Attributes:
         floors: how far groups have confirmed their logs, as this node has heard it.
+        courses: how each group came to its master.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Overseer:
         self._waiting: set[GroupKey] = set()  # for somebody eligible
         self._first_heard_s: dict[GroupKey, tuple[Epoch, float]] = {}  # before their first election
         self.floors = HeardFloors(state, table)
+        self.courses = Courses()
         self._why: dict[GroupKey, str] = {}  # of those that wait, for what was confirmed
 
     @property
@@ -136,6 +140,7 @@ class Overseer:
         self._proposing.clear()
         self._waiting.clear()
         self._why.clear()
+        self.courses.forget()
 
     def did_not_listen(self, now_s: float) -> None:
         """The process stood still: everybody gets a new time-out to be heard in."""
@@ -355,8 +360,13 @@ class Overseer:
         self._waiting.discard(key)
         self._why.pop(key, None)
         if reason is None:
+            self.courses.cleared(key)
             self._schedule_time_out(group, clock)
             return None
+        if group.had_master:
+            row = None if group.master is None else row_of(self._table, group, group.master)
+            heard_s = None if row is None else row.seen_s
+            self.courses.suspected(group, reason, heard_s=heard_s, now_s=now_s)
         event = ElectMaster(
             cluster=group.cluster,
             name=group.name,

@@ -88,6 +88,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     disk_stuck: str = ""
     log_damage: str = ""
     drain: DrainReport | None = None
+    last_write_ms: int | None = None
+    first_write_ms: int | None = None
 
 
 class BrokerSigns(msgspec.Struct, gc=False):
@@ -99,8 +101,8 @@ class BrokerSigns(msgspec.Struct, gc=False):
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
-        shown: what watchers are told of it: alive, draining, the tier, a stuck disk, damage, and
-            whether its group is drained.
+        shown: what watchers are told of it: alive, draining, the tier, a stuck disk, damage,
+            whether its group is drained, and when it was written to first in its mastership.
     """
 
     beat: Heartbeat
@@ -186,7 +188,11 @@ class HeartbeatTable:
         row.closed = False
         row.refused = False
         is_trouble = beat.disk_stuck != old.disk_stuck or beat.log_damage != old.log_damage
-        is_other = beat.draining is not old.draining or beat.drain != old.drain
+        is_other = (
+            beat.draining is not old.draining
+            or beat.drain != old.drain
+            or beat.first_write_ms != old.first_write_ms
+        )
         if sooner or is_other or beat.tier != old.tier or is_trouble:
             self._show(key, row, alive=True)
         if sooner:
@@ -284,7 +290,7 @@ class HeartbeatTable:
         stuck, damaged = bool(row.beat.disk_stuck), bool(row.beat.log_damage)
         drain = None if row.beat.drain is None else row.beat.drain.done
         news = None if tier is None else tier.news
-        shown = (alive, row.beat.draining, news, stuck, damaged, drain)
+        shown = (alive, row.beat.draining, news, stuck, damaged, drain, row.beat.first_write_ms)
         if shown != row.shown:
             self.alive += alive - bool(row.shown[0])
             row.shown = shown

@@ -29,7 +29,7 @@ from .conftest import PULL
 
 
 def fill(group, queue_id: int = 0) -> None:
-    group.messages._put_timestamp = 0
+    group.messages.newest_ms = 0
     sent = [stores.message("TopicTest", queue_id) for _ in range(9)]
     stores.put(group.messages, *sent, now_ms=1234)
     stores.confirm(group.messages)

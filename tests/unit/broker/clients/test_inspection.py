@@ -24,7 +24,7 @@ T = "TopicTest"
 
 
 def fill(group, *, tag: str | None = None) -> None:
-    group.messages._put_timestamp = 0
+    group.messages.newest_ms = 0
     sent = [stores.message(T, 0, tag=tag) for _ in range(9)]
     stores.put(group.messages, *sent, now_ms=1_000)
     stores.confirm(group.messages)
@@ -74,7 +74,7 @@ async def test_progress_of_too_many_is_refused(client, group, monkeypatch) -> No
 
 async def test_the_time_span_of_a_group(client, group) -> None:
     fill(group)
-    group.messages._put_timestamp = 0
+    group.messages.newest_ms = 0
     stores.put(group.messages, stores.message(T, 0), now_ms=5_000)
     stores.confirm(group.messages)
     group.store.committed.commit("g", T, 0, 9)

@@ -325,7 +325,7 @@ async def test_queue_positions(client, group, code, ext, expected) -> None:
 
 
 def _fill_in_order(group: FakeGroup) -> None:
-    group.messages._put_timestamp = 0
+    group.messages.newest_ms = 0
     _fill(group, 100, 200, 300)
 
 

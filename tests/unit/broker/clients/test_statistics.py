@@ -81,7 +81,7 @@ def test_an_unknown_topic_is_17(client, code) -> None:
 
 
 def test_topic_statistics_with_queues_as_bare_keys(client, group) -> None:
-    group.messages._put_timestamp = 0
+    group.messages.newest_ms = 0
     stores.put(group.messages, *(stores.message("TopicTest", 2) for _ in range(9)), now_ms=1234)
     stores.confirm(group.messages)
     answer = client.call(202, {"topic": "TopicTest"})

@@ -37,6 +37,7 @@ def writes_under(
     master: Mastership | None, store: Any, ended: list[Any] | None = None, **clocks: Any
 ) -> GroupWrites:
     """Of a member whose core knows this mastership, and which serves if there is one."""
+    store.log, store.newest_ms = SimpleNamespace(end=Offset(0)), 0
     writes = GroupWrites(store, lambda: None, **clocks)
     shell: Any = SimpleNamespace(
         core=SimpleNamespace(serving=master), appended=[].append if ended is None else ended.append

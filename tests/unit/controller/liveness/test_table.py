@@ -164,6 +164,14 @@ class TestNews:
             assert table.heard(KEY, told, now_s=2.0, connection=1)
             assert table.take_news() == ({KEY} if is_news else set())
 
+    def test_the_first_record_of_a_mastership_is_news(self) -> None:
+        table = HeartbeatTable()
+        self.heard(table, 1.0)
+        for said, is_news in ((None, False), (700, True), (700, False)):
+            told = msgspec.structs.replace(beat(1), last_write_ms=500, first_write_ms=said)
+            assert table.heard(KEY, told, now_s=2.0, connection=1)
+            assert table.take_news() == ({KEY} if is_news else set())
+
     def test_refusal_is_news(self) -> None:
         table = HeartbeatTable()
         self.heard(table, 1.0)
