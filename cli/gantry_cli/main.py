@@ -17,6 +17,7 @@ TRY = "Try it"
 LOCAL = "A cluster on this machine"
 MESSAGES = "Messages"
 TIER = "Stored messages"
+KUBERNETES = "A Kubernetes cluster"
 PROCESSES = "Processes (what the containers run)"
 
 COMMANDS = (
@@ -99,6 +100,12 @@ COMMANDS = (
         "gantry_cli.commands.access:acl",
         "Say what users may do: list, allow, deny and remove rules.",
         LOCAL,
+    ),
+    CommandEntry(
+        "kube",
+        "gantry_cli.commands.kube:kube",
+        "Look at resources in a Kubernetes cluster, and at what a change of them would do.",
+        KUBERNETES,
     ),
     CommandEntry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
     CommandEntry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
@@ -213,6 +220,13 @@ def sentence(error: click.ClickException) -> str:
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     run(cli, "gantry")
+
+
+def kubectl_plugin() -> None:
+    """Run `gantry kube` under the name by which kubectl finds it."""
+    from gantry_cli.commands.kube import kube
+
+    run(kube, "kubectl gantry")
 
 
 def run(command: click.Command, name: str) -> NoReturn:

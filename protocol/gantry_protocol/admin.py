@@ -381,6 +381,7 @@ class WatchEvent(AdminView):
     sync_state_set: list[int] = []
     sync_state_set_epoch: int = 0
     members: list[MemberView] = []
+    mastership: MastershipView | None = None
     deleted: bool = False
 
 

@@ -158,5 +158,6 @@ def watch_event(group: BrokerGroup, watchman: Watchman) -> WatchEvent:
         sync_state_set=list(group.sync_state_set),
         sync_state_set_epoch=group.sync_state_set_epoch,
         members=_member_views(group, watchman),
+        mastership=_mastership_view(group, watchman),
         deleted=group.removed,
     )

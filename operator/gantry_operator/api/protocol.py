@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 
-class Api(Protocol):
-    """A Kubernetes API server. Every verb raises `ApiError`."""
+class Reads(Protocol):
+    """The verbs that change nothing. Every verb raises `ApiError`."""
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Body:
         """One object, live; namespace None for what is in none."""
@@ -30,6 +30,14 @@ class Api(Protocol):
         Raises `Gone` in the middle if the list became too old; what came before is then no list.
         """
         ...
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        ...
+
+
+class Api(Reads, Protocol):
+    """A Kubernetes API server."""
 
     async def create(self, kind: Kind, body: Body) -> Body:
         """A new object; `AlreadyExists` if there is one of its name."""
@@ -55,8 +63,4 @@ class Api(Protocol):
         self, kind: Kind, namespace: str, name: str, *, uid: str, resource_version: str = ""
     ) -> None:
         """Deletes an object if it is still the one that was seen."""
-        ...
-
-    async def is_served(self, kind: Kind) -> bool:
-        """Whether the API server knows the kind."""
         ...

@@ -131,6 +131,7 @@ def _fingerprint(event: WatchEvent) -> Fingerprint:
         tuple(event.sync_state_set),
         event.sync_state_set_epoch,
         tuple((m.broker_id, m.pod_uid, m.alive, m.draining, _tier(m.tier)) for m in event.members),
+        event.mastership is not None and event.mastership.first_write_ms,
     )
 
 

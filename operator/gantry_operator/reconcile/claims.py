@@ -14,7 +14,7 @@ from gantry_operator.plan.observed import ClaimView, claim_view
 from gantry_operator.plan.volumes import claim_names
 
 if TYPE_CHECKING:
-    from gantry_operator.api.protocol import Api
+    from gantry_operator.api.protocol import Reads
     from gantry_operator.models import ControllerGroup
     from gantry_operator.plan.observed import PodView
 
@@ -29,7 +29,7 @@ class Claims:
         api: where they are read.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Reads) -> None:
         self._api = api
         self._settled: Settled = {}
 

@@ -7,7 +7,7 @@ server's failure to say whether a Secret exists ends an observation: it would be
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gantry_protocol.admin_client.outcomes import Unreachable
 from pydantic import ValidationError
@@ -50,15 +50,60 @@ from gantry_operator.plan.observed import (
 from gantry_operator.plan.shards import view_of_all
 
 if TYPE_CHECKING:
-    from gantry_operator.quorums.directory import Directory
+    from gantry_protocol.admin import FrontsView, GroupView, QuorumView
+    from gantry_protocol.admin_client.outcomes import NotDeclared
+
+    from gantry_operator.plan.turns import ImageWait
     from gantry_operator.reconcile.claims import Claims
-    from gantry_operator.reconcile.fleet import Fleet
-    from gantry_operator.reconcile.quorum_secrets import Secrets
 
 ASK_AT_ONCE = 10  # shards
 ModelT = TypeVar("ModelT", bound=Model)
 ResourceT = TypeVar("ResourceT", bound=Resource)
 Refusals = dict[Key, tuple[Refusal, ...]]
+
+
+class Questions(Protocol):
+    """What one quorum is asked; silence is an answer."""
+
+    async def group(self, name: str) -> GroupView | NotDeclared | Unreachable:
+        """One broker group."""
+        ...
+
+    async def fronts(self) -> FrontsView | Unreachable:
+        """Where clients of the cluster are led."""
+        ...
+
+    async def view(self) -> QuorumView | Unreachable:
+        """The quorum itself."""
+        ...
+
+
+class Quorums(Protocol):
+    """All quorums."""
+
+    def admin(self, namespace: str, name: str) -> Questions:
+        """That of a ControllerGroup."""
+        ...
+
+    def known_groups(self) -> set[tuple[str, str]]:
+        """Namespace and name of every broker group that some quorum has named."""
+        ...
+
+
+class Images(Protocol):
+    """The default images."""
+
+    def image_of(self, key: Key, body: Body) -> tuple[str, ImageWait | None]:
+        """That of a group, and what it waits for if it is not the operator's."""
+        ...
+
+
+class MissingSecrets(Protocol):
+    """The Secrets of quorums."""
+
+    async def missing(self, namespace: str, group: str) -> tuple[str, ...]:
+        """Names of those that do not exist."""
+        ...
 
 
 class Observer:
@@ -77,10 +122,10 @@ class Observer:
     def __init__(
         self,
         cache: Cache,
-        directory: Directory,
-        secrets: Secrets,
+        directory: Quorums,
+        secrets: MissingSecrets,
         claims: Claims,
-        fleet: Fleet,
+        fleet: Images,
         *,
         directory_tiers: bool = False,
         operator_namespace: str = "",

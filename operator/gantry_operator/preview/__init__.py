@@ -1,0 +1,1 @@
+"""What people are told before they change something: read from the API server, changing nothing."""
