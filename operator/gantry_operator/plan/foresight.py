@@ -27,6 +27,7 @@ from gantry_operator.plan.observed import (
     ControllerObserved,
     Observed,
 )
+from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import known_groups
 from gantry_operator.plan.supposed import after
 
@@ -50,6 +51,8 @@ _BEYOND = (
     act.RemoveFronts,
 )
 """Actions after which people's consumers, or clients, say how it goes on."""
+_KEPT_BACK = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.DRAIN_REFUSED})
+"""Steps that are wanted, and not under way."""
 _TOLD = frozenset({"StatefulSet", "Deployment", "Service", "NetworkPolicy", "CronJob"})
 Kind = Literal["Apply", "Remove", "Declare", "Start", "Move", "Restart", "ScaleDown", "Leave"]
 
@@ -162,10 +165,16 @@ def _condition(status: Body | None, name: str) -> Body | None:
 
 
 def _ended(steps: list[Step], status: Body | None) -> Foresight:
-    ready = _condition(status, "Ready")
+    """The end: all is as wished, or a step waits, or something else is amiss."""
+    ready, progressing = _condition(status, "Ready"), _condition(status, "Progressing")
     if ready is None or ready["status"] == "True":
         return Foresight(tuple(steps))
-    return Foresight(tuple(steps), waits=ready["reason"], message=ready["message"])
+    waits = ready
+    if progressing is not None and (
+        progressing["status"] == "True" or progressing["reason"] in _KEPT_BACK
+    ):
+        waits = progressing
+    return Foresight(tuple(steps), waits=waits["reason"], message=waits["message"])
 
 
 def _leaves(action: act.Action, status: Body | None) -> str:

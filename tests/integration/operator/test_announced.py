@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,21 +19,16 @@ from integration.operator.test_steps import deletions, rolled
 
 async def gantry(world: World, *args: str, text: str = "") -> tuple[int, str, str]:
     """`gantry kube ARGS` in a process of its own: exit code, and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "gantry_cli",
-        "kube",
-        *args,
-        "--kubeconfig",
-        str(world.kubeconfig),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    command = [sys.executable, "-m", "gantry_cli", "kube", *args]
+    done = await asyncio.to_thread(  # to start a process takes a while on a busy machine
+        subprocess.run,
+        [*command, "--kubeconfig", str(world.kubeconfig)],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    out, error = await process.communicate(text.encode())
-    assert process.returncode is not None
-    return process.returncode, out.decode(), error.decode()
+    return done.returncode, done.stdout, done.stderr
 
 
 def wish(world: World, **spec: Any) -> str:
@@ -147,7 +143,7 @@ async def test_what_would_wait_says_so(world: World) -> None:
             lambda: world.condition("FullyReplicated")["status"] == "False", "they lag"
         )
         found = await planned(world, replicas=2)
-        assert found["course"]["waits"] == "UnsafeScaleDown"
+        assert found["course"]["waits"] == "UnsafeScaleDown", found["course"]
         assert [step for step in found["course"]["steps"] if step["disruptive"]] == []
 
 
@@ -211,14 +207,10 @@ async def test_bad_input_is_answered_with_a_sentence(
     assert "Traceback" not in error
 
 
-async def test_kubectl_finds_it(world: World) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        "from gantry_cli.main import kubectl_plugin; kubectl_plugin()",
-        "plan",
-        "--help",
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await process.communicate()
-    assert out.decode().startswith("Usage: kubectl gantry plan")
+def test_kubectl_finds_it() -> None:
+    program = "from gantry_cli.main import kubectl_plugin; kubectl_plugin()"
+    command = [sys.executable, "-c", program, "plan", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: kubectl gantry plan")
+    scripts = (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
+    assert 'kubectl-gantry = "gantry_cli.main:kubectl_plugin"' in scripts
