@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from gantry_operator.preview.announce import announce, read_manifests
 from gantry_operator.preview.client import named_file, namespace_of, reading
+from gantry_operator.preview.overview import overview
 
 from gantry_cli.options import asynchronous
 from gantry_cli.output import print_json
@@ -95,6 +96,38 @@ async def plan(
         moves = any(step.moves for one in found for step in one.course.steps)
         click.echo(f"\n{TAKES_OVER if moves else ''}Nothing was changed.")
     return REFUSED if any(one.course.refused for one in found) else 0
+
+
+@kube.command(
+    epilog="""\b
+Examples:
+  gantry kube status              the groups of the context's namespace
+  kubectl gantry status -n mq
+  gantry kube status -o json | jq 'select(.why != "") | .name'"""
+)
+@output_option("json: one line for each resource.")
+@kube_options
+@asynchronous
+async def status(output: str, kubeconfig: str | None, namespace: str | None) -> None:
+    """Show who leads, what is not as wished and why, and the last change and failover.
+
+    It is what the operator last wrote into the status of the resources.
+    """
+    file = named_file(kubeconfig)
+    home = namespace or namespace_of(file)
+    async with reading(file) as api:
+        found = await overview(api, home)
+    for one in found:
+        if output == "json":
+            print_json(one)
+            continue
+        click.echo(f"{one.kind} {one.name}: {one.summary}; {one.serves}")
+        for note in one.notes:
+            click.echo(f"  {note}")
+        if one.why:
+            click.echo(f"  Why: {one.why}")
+    if not found and output == "text":
+        click.echo(f"Namespace {home} has no groups.")
 
 
 def _show(found: Announcement) -> None:

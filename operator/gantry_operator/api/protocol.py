@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 
-class Reads(Protocol):
+class ReadOnlyApi(Protocol):
     """The verbs that change nothing. Every verb raises `ApiError`."""
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Body:
@@ -36,7 +36,7 @@ class Reads(Protocol):
         ...
 
 
-class Api(Reads, Protocol):
+class Api(ReadOnlyApi, Protocol):
     """A Kubernetes API server."""
 
     async def create(self, kind: Kind, body: Body) -> Body:

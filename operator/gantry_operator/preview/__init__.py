@@ -1,1 +1,1 @@
-"""What people are told before they change something: read from the API server, changing nothing."""
+"""Answers for people before they change something: read from the API server, writing nothing."""

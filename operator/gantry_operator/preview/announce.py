@@ -46,7 +46,7 @@ from gantry_operator.settings import OperatorSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gantry_operator.api.protocol import Body, Reads
+    from gantry_operator.api.protocol import Body, ReadOnlyApi
     from gantry_operator.plan.turns import ImageWait
 
 GROUPS = {kind.kind: kind for kind in (CONTROLLER_GROUP, BROKER_GROUP, FRONT_GROUP)}
@@ -109,7 +109,7 @@ def read_manifests(paths: tuple[Path, ...], stdin: str) -> list[Body]:
     return found
 
 
-async def announce(api: Reads, wishes: list[Body], namespace: str) -> list[Announcement]:
+async def announce(api: ReadOnlyApi, wishes: list[Body], namespace: str) -> list[Announcement]:
     """The courses of what is wished, all of it at once, in the order in which it was given.
 
     Args:
@@ -141,7 +141,7 @@ async def announce(api: Reads, wishes: list[Body], namespace: str) -> list[Annou
         raise GantryError(f"The API server cannot be read: {error}.") from error
 
 
-async def _objects(api: Reads, namespace: str) -> list[tuple[Kind, Body]]:
+async def _objects(api: ReadOnlyApi, namespace: str) -> list[tuple[Kind, Body]]:
     """All that the operator would look at in a namespace."""
     found = []
     try:
@@ -197,14 +197,14 @@ class _LiveImages:
         return image or OperatorSettings.model_fields["image"].default, None
 
 
-async def _observed(api: Reads, key: Key, cache: Cache) -> Observed | None:
+async def _observed(api: ReadOnlyApi, key: Key, cache: Cache) -> Observed | None:
     observer = Observer(
         cache, Reported(cache), _NoSecrets(), Claims(api), _LiveImages(cache), directory_tiers=True
     )
     return await observer.observe(key)
 
 
-async def _announced(api: Reads, key: Key, before: Cache, wished: Cache) -> Announcement:
+async def _announced(api: ReadOnlyApi, key: Key, before: Cache, wished: Cache) -> Announcement:
     now = dt.datetime.now(dt.UTC)
     was, seen = await _observed(api, key, before), await _observed(api, key, wished)
     assert seen is not None, "it was put into the cache"

@@ -16,14 +16,14 @@ from gantry_operator.api.kube import KubeApi
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gantry_operator.api.protocol import Reads
+    from gantry_operator.api.protocol import ReadOnlyApi
 
 DEFAULT_NAMESPACE = "default"
 _contexts: Any = client_config.list_kube_config_contexts  # it has no types
 
 
 @contextlib.asynccontextmanager
-async def reading(kubeconfig: Path | None) -> AsyncIterator[Reads]:
+async def reading(kubeconfig: Path | None) -> AsyncIterator[ReadOnlyApi]:
     """The API server that a kubeconfig names; see `Credentials` for the default.
 
     Raises:

@@ -150,7 +150,7 @@ class ReportedQuorum:
         )
 
     async def fronts(self) -> FrontsView | Unreachable:
-        """Where clients of the cluster are led."""
+        """The way of clients of the cluster."""
         declared: list[DeclaredFronts] = []
         groups: dict[str, FrontIndex] = {}
         for namespace, name in self._cache.names(FRONT_GROUP):

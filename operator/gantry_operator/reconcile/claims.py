@@ -14,7 +14,7 @@ from gantry_operator.plan.observed import ClaimView, claim_view
 from gantry_operator.plan.volumes import claim_names
 
 if TYPE_CHECKING:
-    from gantry_operator.api.protocol import Reads
+    from gantry_operator.api.protocol import ReadOnlyApi
     from gantry_operator.models import ControllerGroup
     from gantry_operator.plan.observed import PodView
 
@@ -23,13 +23,13 @@ Settled = dict[tuple[str, str], dict[str, str]]
 
 
 class Claims:
-    """Reads claims; remembers, by ControllerGroup and claim, with which pod it was settled.
+    """ReadOnlyApi claims; remembers, by ControllerGroup and claim, with which pod it was settled.
 
     Args:
         api: where they are read.
     """
 
-    def __init__(self, api: Reads) -> None:
+    def __init__(self, api: ReadOnlyApi) -> None:
         self._api = api
         self._settled: Settled = {}
 

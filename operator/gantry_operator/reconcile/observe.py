@@ -63,14 +63,14 @@ Refusals = dict[Key, tuple[Refusal, ...]]
 
 
 class Questions(Protocol):
-    """What one quorum is asked; silence is an answer."""
+    """The questions to one quorum; silence is an answer."""
 
     async def group(self, name: str) -> GroupView | NotDeclared | Unreachable:
         """One broker group."""
         ...
 
     async def fronts(self) -> FrontsView | Unreachable:
-        """Where clients of the cluster are led."""
+        """The way of clients of the cluster."""
         ...
 
     async def view(self) -> QuorumView | Unreachable:

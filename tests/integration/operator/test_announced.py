@@ -207,6 +207,27 @@ async def test_bad_input_is_answered_with_a_sentence(
     assert "Traceback" not in error
 
 
+async def test_one_screen_says_who_leads_and_why_it_is_not_well(world: World) -> None:
+    assert (await gantry(world, "status"))[1] == "Namespace default has no groups.\n"
+    async with world.operator():
+        await world.up()
+        code, out, _ = await gantry(world, "status")
+        assert (code, out.splitlines()) == (
+            0,
+            [
+                "ControllerGroup gantry: Healthy; gantry-controller-0 leads",
+                "BrokerGroup orders: Healthy; orders-broker-0 is master at epoch 1, 3/3 in sync",
+            ],
+        )
+        world.quorum.lagging.add("orders-broker-2")
+        world.unready("orders-broker-1")
+        await world.until(lambda: "replica" in world.condition("Ready")["message"], "one lags")
+        code, out, _ = await gantry(world, "status", "-o", "json")
+        _, group = map(json.loads, out.splitlines())
+        assert "replica 2: CatchingUp" in group["notes"]
+        assert group["why"] == world.condition("Ready")["message"]
+
+
 def test_kubectl_finds_it() -> None:
     program = "from gantry_cli.main import kubectl_plugin; kubectl_plugin()"
     command = [sys.executable, "-c", program, "plan", "--help"]
