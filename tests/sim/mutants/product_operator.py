@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.mutants import entities_operator, fronts_operator, shards_operator
+from sim.mutants import changes, entities_operator, fronts_operator, shards_operator
 from sim.mutants.mutant import UnitTests, one_edit
 
 _mutant = one_edit("gantry_operator")
@@ -489,6 +489,7 @@ MUTANTS = (
             "unit/operator/test_quorum_deletion.py::test_before_a_quorum_starts_all_of_its_claims_are_read"
         ),
     ),
+    *changes.MUTANTS,
     *entities_operator.MUTANTS,
     *fronts_operator.MUTANTS,
     *shards_operator.MUTANTS,

@@ -92,6 +92,22 @@ class TestGroups:
         }
         assert view["members"][0]["tier"] is None
 
+    async def test_the_masters_own_word_on_its_first_record_counts_in_its_epoch_only(
+        self, admin: Api
+    ) -> None:
+        await admin.three_in_sync()
+        told = {"incarnation": "i1", "lastWriteMs": "500", "firstWriteMs": "700"}
+        admin.harness.heartbeat(1, epoch="0", **told)
+        _, view = await admin.call("GET", GROUP)
+        assert "firstWriteMs" not in (view["mastership"] or {}) or (
+            view["mastership"]["firstWriteMs"] is None
+        )
+        admin.harness.heartbeat(1, epoch="1", **told)
+        admin.harness.heartbeat(2, epoch="1", incarnation="i2", firstWriteMs="900")
+        _, view = await admin.call("GET", GROUP)
+        assert view["mastership"]["epoch"] == 1
+        assert (view["mastership"]["lastWriteMs"], view["mastership"]["firstWriteMs"]) == (500, 700)
+
     async def test_list(self, admin: Api) -> None:
         nothing = {"index": 0, "groups": [], "continue": None}
         assert await admin.call("GET", "/v1/groups") == (200, nothing)
