@@ -159,5 +159,3 @@ def _streaming(gate: CallGate, name: str, handler: StreamHandler) -> Streaming:
             yield answer.SerializeToString()
 
     return serve
-
-

@@ -336,7 +336,13 @@ class Parts:
         self._send(queue, item, code, to_ext(header), lambda outcome: heard(_offset(outcome)))
 
     def _tell(
-        self, queue: QueueId, item: Earlier, at: int, *, is_reset: bool, told: Callable[[bool], None]
+        self,
+        queue: QueueId,
+        item: Earlier,
+        at: int,
+        *,
+        is_reset: bool,
+        told: Callable[[bool], None],
     ) -> None:
         """Have the consumer group go on from ``at`` in an earlier segment.
 
