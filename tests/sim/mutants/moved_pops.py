@@ -101,13 +101,6 @@ MUTANTS = (
         Seeds("product-moved-pops", 3),
     ),
     Mutant(
-        "a-move-is-the-end-of-the-queue",
-        "POP",
-        "who pops misses what comes to a queue between its move and the next pop",
-        (Edit(f"{PARTS}._begins", "if not part.before:", "if True:"),),
-        Seeds("product-moved-pops", 3),
-    ),
-    Mutant(
         "message-group-of-one-place",
         "POP",
         "a message group changes its queue when that moves, and is out of order",

@@ -13,9 +13,8 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
 from gantry_protocol.bodies import SubscriptionData, TopicConfig, decode_request
-from gantry_protocol.bodies.codec import Body
+from gantry_protocol.bodies.pop import BatchAcks
 from gantry_protocol.bodies.route import PERM_READ
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -64,25 +63,6 @@ from gantry_broker.store.contract import Refusal, SendOutcome
 
 INVISIBLE_MAX_MS = 3 * 24 * 3600 * 1000
 _FROM_END = 1  # ConsumeInitMode.MAX
-
-
-class BatchAck(Body, frozen=True):
-    """Offsets of one queue that were popped at one time; see ``bits``."""
-
-    group: str = msgspec.field(name="c")
-    topic: str = msgspec.field(name="t")
-    start_offset: int = msgspec.field(name="so")
-    queue_id: int = msgspec.field(name="q")
-    popped_ms: int = msgspec.field(name="pt")
-    offsets: str = msgspec.field(name="b")
-    retry: str = msgspec.field(name="r", default="0")
-
-
-class BatchAcks(Body, frozen=True):
-    """BatchAckMessage (200151)."""
-
-    acks: list[BatchAck]
-    broker_name: str = ""
 
 
 class PopRequests:
