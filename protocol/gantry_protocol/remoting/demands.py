@@ -288,7 +288,6 @@ TABLE: Mapping[int, Row] = {
     RequestCode.GET_LITE_TOPIC_INFO: _fields(GET, topics="parentTopic"),
     # Administrators of consumer groups.
     RequestCode.GET_LITE_CLIENT_INFO: _fields(GET, topics="parentTopic", groups="group"),
-    RequestCode.GET_LITE_GROUP_INFO: _fields(GET, groups="group"),
     RequestCode.TRIGGER_LITE_DISPATCH: _fields(UPDATE, groups="group"),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group_setting,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _group_list,
