@@ -15,6 +15,7 @@ from gantry_cli.client import topics
 from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.session import session
 from gantry_protocol.errors import GantryError
+from gantry_protocol.settings.readers import READERS
 from sim.kernel.world import Violation
 from sim.product.workload import TOPIC, Clients
 
@@ -91,7 +92,7 @@ class Readers(Clients):
             while not self._stops:
                 with suppress(GantryError):
                     await topics.create_topic(
-                        client, TOPIC, queues=QUEUES, cluster=None, readers=readers
+                        client, TOPIC, queues=QUEUES, cluster=None, attributes={READERS: readers}
                     )
                     readers = rng.choice(CHOICES)
                 await asyncio.sleep(rng.choice([0.5, 2.0, 5.0]))
