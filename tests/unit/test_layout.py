@@ -197,3 +197,13 @@ def test_no_machine_or_registry_is_named() -> None:
     for path in files:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"https?://|index.url|find.links", text), relative(path)
+
+
+def test_what_is_kept_of_a_connection_has_a_name_of_its_own() -> None:
+    """Two owners of one name in ``Connection.attrs`` take each other's value for theirs."""
+    named = re.compile(r'^(\w+) = "([^"]+)"  # in a connection\'s attrs', re.MULTILINE)
+    found = [
+        (name, relative(path)) for path in modules() for _, name in named.findall(path.read_text())
+    ]
+    assert len(found) >= 10
+    assert len({name for name, _ in found}) == len(found), sorted(found)

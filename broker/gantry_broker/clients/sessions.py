@@ -31,7 +31,7 @@ from gantry_broker.clients.view import ConsumerBook
 EXPIRY_S = 120.0  # upstream's channelExpiredTimeout
 MAX_GROUPS_PER_CLIENT = 1024
 MAX_SUBSCRIPTIONS_PER_GROUP = 4096
-_CLIENT = "client"  # in a connection's attrs: the id of the producer's client that speaks there
+_CLIENT = "producer"  # in a connection's attrs: the id of the producer's client that speaks there
 
 
 class ConsumerMember(msgspec.Struct):

@@ -25,7 +25,7 @@ from gantry_protocol.member_tls.names import MemberName, Names
 from gantry_protocol.member_tls.process import ALPN, MemberTls, why_not
 from gantry_protocol.tls.layer import Course, TlsLayer
 
-PEER_NAMES = "gantry member names"
+PEER_NAMES = "gantry member names"  # in a connection's attrs
 SHAKE_WITHIN_S = 2.0
 SHAKING_MAX = 1024  # all replicas of 512 groups that connect in the same moment
 SHAKING_BYTES_MAX = 128 * 1024  # that wait for a turn; a chain of certificates with 1,000 names

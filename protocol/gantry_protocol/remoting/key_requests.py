@@ -28,7 +28,7 @@ from gantry_protocol.remoting.client import CONNECT_TIMEOUT_S, RemotingClient
 from gantry_protocol.remoting.connection import Connection
 
 LOG_EVERY = 100
-_NONCES = "quorum key nonces"
+_NONCES = "quorum key nonces"  # in a connection's attrs
 
 _log = log.get("key")
 

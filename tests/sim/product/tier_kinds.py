@@ -219,6 +219,8 @@ class FrontBucketRun(TierRun):
     def settle(self, loads: Sequence[Load]) -> None:
         """The same in peace. Raises Violation."""
         cluster, rng = self._cluster, self.world.stream("peace")
+        if not cluster.run(SERVED_S, until=lambda: self._tier.chain.end > 0):
+            raise Violation("nothing is uploaded, though all is well")
         self._switch_off(rng)
         if not cluster.run(SERVED_S, until=self._is_served):
             raise Violation(f"not served from the tier: {self._told()}")
