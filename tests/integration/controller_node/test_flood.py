@@ -74,14 +74,15 @@ async def test_a_flood_of_connections_shuts_out_only_its_source(tmp_path: Path) 
         async with await WirePeer.connect(port, source="127.0.0.3") as late:
             late.send(request(1005))
             assert (await late.receive()).code == 0
-        kept = sum(not ended(one) for one in held)
+        async with asyncio.timeout(PATIENCE_S):  # the last ones may not be looked at yet
+            while (kept := sum(not ended(one) for one in held)) > PLACES_OF_ONE:
+                await asyncio.sleep(0.1)
         growth_mb = processes.resident_mb(1) - before_mb
         print(
             f"\nFLOOD {attempts} connections attempted, {kept} of them kept, "
             f"{served} requests of another client served, {growth_mb:.0f} MB more"
         )
         assert attempts > ENOUGH
-        assert kept <= PLACES_OF_ONE
         assert growth_mb < GROWTH_MAX_MB
     finally:
         for one in held:

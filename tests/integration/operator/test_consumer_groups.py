@@ -57,7 +57,12 @@ async def test_settings_are_made_kept_and_go_only_if_that_is_wished(world: World
         )
         ours = SubscriptionGroupConfig("billing", retry_max_times=3, consume_timeout_minute=7)
         await world.until(lambda: held(world) == ours, "undone")
-        (note,) = [b["message"] for b in world.all(EVENT) if b["reason"] == "DriftUndone"]
+
+        def notes() -> list[str]:
+            return [b["message"] for b in world.all(EVENT) if b["reason"] == "DriftUndone"]
+
+        await world.until(lambda: bool(notes()), "it is told")
+        (note,) = notes()
         assert "enabled false, not true" in note
         world.quorum.metadata.apply(
             DeleteSubscriptionGroup(cluster=CLUSTER, name="", group="billing")
