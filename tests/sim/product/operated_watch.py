@@ -151,7 +151,7 @@ class OperatorWatch:
         self._forget_taken()
         statefulset = name.rpartition("-")[0]
         last, _ = self._taken.get(statefulset, ("", ""))
-        if last not in ("", name):
+        if last not in ("", name) and is_ready(pods[name]):  # one that is not serves nobody
             self._found.append(f"alone: {name} is taken, and {last} was not Ready since it was")
         self._taken[statefulset] = (name, pods[name]["metadata"]["uid"])
         others = [
