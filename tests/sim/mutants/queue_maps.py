@@ -149,6 +149,14 @@ MUTANTS = (
         "requests",
     ),
     _broker(
+        "clients-word-passed-on",
+        "a client's send is taken for a question, and not stored",
+        f"{REQUESTS}._passed_on",
+        "ext.pop(PASSED_AGAIN, None)",
+        "pass",
+        "requests",
+    ),
+    _broker(
         "found-in-another-queue",
         "a client is told a number of its message's queue that its topic does not have",
         "gantry_broker.clients.plain_sends:PlainSender._ended",

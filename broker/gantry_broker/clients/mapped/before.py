@@ -5,8 +5,7 @@ meanwhile, its record may stand in the segment before: that group is asked if it
 nothing. What it has closed is confirmed and whole, so its word is final. A group that does not
 answer is not taken for one that has not got it.
 
-Bounded: ``ASKED_MAX`` segments, the newest first; a client gives a send up within seconds, and a
-queue takes a good part of one to move.
+Bounded: the newest ``ASKED_MAX`` segments.
 """
 
 from collections.abc import Callable

@@ -440,10 +440,10 @@ class MappedRequests:
             ext["suspendTimeoutMillis"] = str(waits_ms)
             ext["sysFlag"] = str(to_int(ext.get("sysFlag", "0")) & ~1)  # commits nothing there
             timeout_s += waits_ms / 1000
-        if not is_question(command):
+        if PHYSICAL not in (command.ext or {}):  # not this group's own question
             ext.pop(PASSED_AGAIN, None)  # the client's own word
-        if _may_be_stored(asked) and has_keys(asked.request) and not is_question(command):
-            ext[PASSED_AGAIN] = "true"
+            if _may_be_stored(asked) and has_keys(asked.request):
+                ext[PASSED_AGAIN] = "true"
         command = replace(command, ext=ext)
         self.passed_on += 1
         answered = done or partial(self._told, asked)

@@ -293,6 +293,17 @@ async def test_a_send_that_the_last_master_may_have_passed_on_says_so(
     assert (PASSED_AGAIN in (command.ext or {})) is is_said
 
 
+@pytest.mark.parametrize("word", ["true", "only"])
+async def test_a_client_does_not_say_itself_that_a_send_was_passed_on(
+    mapped: MappedGroup, word: str
+) -> None:
+    await mapped.begin()
+    mapped.tell(at(THERE))
+    mapped.ask(SEND, send_ext(properties="UNIQ_KEY\x01k\x02", **{PASSED_AGAIN: word}))
+    ((_, command, _),) = mapped.masters.asked
+    assert PASSED_AGAIN not in (command.ext or {})
+
+
 def resent(mapped: MappedGroup) -> RemotingCommand:
     """A send with a key that an earlier master may have had, of which nothing is known here."""
     mapped.processor.resent._clock = lambda: mapped.group.now_ms / 1000
