@@ -141,7 +141,7 @@ LOG = [
         a_power_cut,
         edit(
             "log.recovery:_judge",
-            "in _tail(segment, Offset(covered), floors.durable, unreadable_until):",
+            "in _tail(segment, Offset(covered), floors.durable, keeps=keeps):",
             "in ():",
         ),
         id="H8: a start keeps only what has a sum on the disk",

@@ -112,11 +112,11 @@ def recover(
     evidence = [*loaded, *(sums.load(path, start) for start, path in orphans)]
     floors.durable = Offset(max([floors.durable, *(found.durable for found in evidence)]))
     kept: list[_Found] = []
-    end = log_start
+    end, starts = log_start, {segment.start for segment in segments}
     for segment, found in zip(segments, loaded, strict=True):
         if segment.start != end or (kept and not kept[-1].is_sealed):
             break
-        is_followed = any(other.start == segment.end for other in segments)
+        is_followed = segment.end in starts
         kept.append(
             _judge(segment, found, floors, is_followed=is_followed, keeps=damaged is not None)
         )
@@ -173,8 +173,7 @@ def _judge(
         found.is_sealed = _ends_in_blank(
             segment, loaded.chain[-1], is_followed=is_followed, keeps=keeps
         )
-    unreadable_until = floors.durable if keeps else Offset(0)
-    for piece in _tail(segment, Offset(covered), floors.durable, unreadable_until):
+    for piece in _tail(segment, Offset(covered), floors.durable, keeps=keeps):
         found.valid_end = piece.start + piece.size
         found.is_sealed = piece.is_blank
         _extend_cover(found.entries, piece)
@@ -220,10 +219,8 @@ def _repair(found: _Found, synced: Offset) -> None:
     segment.sums_bytes = sums.write_all(sums.sums_path(segment.path), segment.start, entries)
 
 
-def _tail(
-    segment: Segment, covered: Offset, durable: Offset, unreadable_until: Offset
-) -> Iterator[_Piece]:
-    """What stands behind the covered part, up to the first unit that was never flushed.
+def _tail(segment: Segment, covered: Offset, durable: Offset, *, keeps: bool) -> Iterator[_Piece]:
+    """Pieces behind the covered part, up to the first unit that was never flushed.
 
     Raises:
         CorruptionError: a unit that begins below the durable offset is not whole, and does not
@@ -245,14 +242,14 @@ def _tail(
         except RecordError as error:
             if offset >= durable:
                 return
-            size = unreadable_until - offset
+            size = durable - offset
             damage = CorruptionError(
                 segment.path, position, f"{error} (log offset {offset}); {_ADVICE}"
             )
-            if not (0 < size <= UNREADABLE_MAX_BYTES and unreadable_until <= segment.end):
+            if not keeps or size > UNREADABLE_MAX_BYTES or durable > segment.end:
                 raise damage from error
             ending: bool | None = False
-            if unreadable_until == segment.end:
+            if durable == segment.end:
                 data = os.pread(segment.descriptor, size, position)
                 ending = _ending_behind_damage(data, offset)
             if ending is None:

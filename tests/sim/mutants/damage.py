@@ -37,9 +37,9 @@ MUTANTS = (
         "unreadable-without-sum-refused",
         "broker log",
         "a record that rotted before its sum was durable keeps a member from starting, for ever",
-        "log.recovery:_judge",
-        "floors.durable if keeps else Offset(0)",
-        "Offset(0)",
+        "log.recovery:_tail",
+        "if not keeps or",
+        "if True or",
         UnitTests(f"{RECOVERY}::{UNREADABLE}"),
     ),
     _mutant(
