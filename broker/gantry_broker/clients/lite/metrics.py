@@ -1,15 +1,11 @@
 """Metrics of lite topics, in Prometheus' words."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from gantry_broker.clients.figures import FigureCollector, Figures
 from gantry_broker.clients.lite.requests import LiteRequests
 
-Figure = Callable[[LiteRequests], float]
-
-_GAUGES: tuple[tuple[str, str, Figure], ...] = (
+_GAUGES: Figures[LiteRequests] = (
     (
         "topics",
         "Lite topics that have a message, on the serving master.",
@@ -28,7 +24,7 @@ _GAUGES: tuple[tuple[str, str, Figure], ...] = (
         lambda lite: not lite.book.ready,
     ),
 )
-_COUNTERS: tuple[tuple[str, str, Figure], ...] = (
+_COUNTERS: Figures[LiteRequests] = (
     ("messages", "Messages handed out.", lambda lite: lite.popping.taking.popped),
     ("again", "Of these, those handed out before.", lambda lite: lite.popping.taking.again),
     ("dead", "Messages sent to the dead letters.", lambda lite: lite.popping.taking.buried),
@@ -52,23 +48,8 @@ _COUNTERS: tuple[tuple[str, str, Figure], ...] = (
 )
 
 
-class LiteCollector(Collector):
-    """Reads everything when it is scraped; counters begin anew with each mastership.
-
-    Args:
-        lite: of this mastership; None while this is not the master.
-    """
+class LiteCollector(FigureCollector[LiteRequests]):
+    """See ``FigureCollector``; of the requests ``lite``."""
 
     def __init__(self, lite: Callable[[], LiteRequests | None]) -> None:
-        """Nothing is counted here."""
-        self._lite = lite
-
-    def collect(self) -> Iterable[Metric]:
-        """The metrics as of now."""
-        found = self._lite()
-        for name, text, figure in _GAUGES:
-            value = 0.0 if found is None else figure(found)
-            yield GaugeMetricFamily(f"gantry_broker_lite_{name}", text, value=value)
-        for name, text, figure in _COUNTERS:
-            value = 0.0 if found is None else figure(found)
-            yield CounterMetricFamily(f"gantry_broker_lite_{name}", text, value=value)
+        super().__init__("lite", _GAUGES, _COUNTERS, lite)

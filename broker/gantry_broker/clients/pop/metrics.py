@@ -1,15 +1,11 @@
 """Metrics of POP, in Prometheus' words."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from gantry_broker.clients.figures import FigureCollector, Figures
 from gantry_broker.clients.pop.requests import PopRequests
 
-Figure = Callable[[PopRequests], float]
-
-_GAUGES: tuple[tuple[str, str, Figure], ...] = (
+_GAUGES: Figures[PopRequests] = (
     (
         "in_flight",
         "Messages that were popped and not acknowledged, on the serving master.",
@@ -32,7 +28,7 @@ _GAUGES: tuple[tuple[str, str, Figure], ...] = (
         lambda pops: not pops.book.ready,
     ),
 )
-_COUNTERS: tuple[tuple[str, str, Figure], ...] = (
+_COUNTERS: Figures[PopRequests] = (
     ("messages", "Messages handed out.", lambda pops: pops.taking.popped),
     ("again", "Of these, those handed out before.", lambda pops: pops.taking.again),
     ("acks", "Messages acknowledged.", lambda pops: pops.acked),
@@ -64,23 +60,8 @@ _COUNTERS: tuple[tuple[str, str, Figure], ...] = (
 )
 
 
-class PopCollector(Collector):
-    """Reads everything when it is scraped; counters begin anew with each mastership.
-
-    Args:
-        pops: of this mastership; None while this is not the master.
-    """
+class PopCollector(FigureCollector[PopRequests]):
+    """See ``FigureCollector``; of the requests ``pops``."""
 
     def __init__(self, pops: Callable[[], PopRequests | None]) -> None:
-        """Nothing is counted here."""
-        self._pops = pops
-
-    def collect(self) -> Iterable[Metric]:
-        """The metrics as of now."""
-        found = self._pops()
-        for name, text, figure in _GAUGES:
-            value = 0.0 if found is None else figure(found)
-            yield GaugeMetricFamily(f"gantry_broker_pop_{name}", text, value=value)
-        for name, text, figure in _COUNTERS:
-            value = 0.0 if found is None else figure(found)
-            yield CounterMetricFamily(f"gantry_broker_pop_{name}", text, value=value)
+        super().__init__("pop", _GAUGES, _COUNTERS, pops)
