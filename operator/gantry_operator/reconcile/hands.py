@@ -82,6 +82,12 @@ class Hand(Protocol):
 class OneHand:
     """A hand that does nothing besides."""
 
+    check_s: float = 0.0
+
+    def told(self, _: Seen) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
     def following(self, _: Seen, __: EntityStatus | None) -> Following:
         """Nothing."""
         return Following()
@@ -95,15 +101,10 @@ class TopicHand(OneHand):
     """Topics; see ``Hand``."""
 
     model: type[Entity] = Topic
-    status = EntityStatus
-    check_s = 0.0
+    status: type[EntityStatus] = EntityStatus
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-
-    def told(self, _: Seen) -> dict[str, Any]:
-        """Nothing."""
-        return {}
 
     async def standing(self, seen: Seen) -> Compared:
         """The thing in the cluster, compared with the wish."""
@@ -123,12 +124,11 @@ class TopicHand(OneHand):
         self._tables.wrote(TOPIC.kind, *seen.cluster, seen.place.named, None)
 
 
-class ConsumerGroupHand:
+class ConsumerGroupHand(OneHand):
     """Settings of consumer groups; see ``Hand``."""
 
     model: type[Entity] = ConsumerGroup
     status: type[EntityStatus] = ConsumerGroupStatus
-    check_s = 0.0
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -156,10 +156,6 @@ class ConsumerGroupHand:
         if len(self._heard) > HEARD_MAX:
             del self._heard[next(iter(self._heard))]
         return has_ended(heard)
-
-    def told(self, _: Seen) -> dict[str, Any]:
-        """Nothing."""
-        return {}
 
     async def standing(self, seen: Seen) -> Compared:
         """The thing in the cluster, compared with the wish."""
