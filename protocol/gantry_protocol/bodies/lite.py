@@ -2,8 +2,7 @@
 
 Upstream: ``LiteSubscriptionDTO``, ``OffsetOption``, ``LiteSubscriptionCtlRequestBody``,
 ``GetBrokerLiteInfoResponseBody``, ``GetParentTopicInfoResponseBody``,
-``GetLiteTopicInfoResponseBody``, ``GetLiteClientInfoResponseBody``,
-``GetLiteGroupInfoResponseBody``.
+``GetLiteTopicInfoResponseBody``, ``GetLiteClientInfoResponseBody``.
 """
 
 import msgspec

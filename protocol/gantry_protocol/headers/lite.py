@@ -2,7 +2,7 @@
 
 Upstream: ``PopLiteMessageRequestHeader``, ``NotifyUnsubscribeLiteRequestHeader``,
 ``GetParentTopicInfoRequestHeader``, ``GetLiteTopicInfoRequestHeader``,
-``GetLiteClientInfoRequestHeader``, ``GetLiteGroupInfoRequestHeader``,
+``GetLiteClientInfoRequestHeader``,
 ``TriggerLiteDispatchRequestHeader`` and the headers of their answers.
 """
 
@@ -72,14 +72,6 @@ class LiteClientInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     group: str
     client_id: str
     max_count: Int32 = 1000
-
-
-class LiteGroupInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """GetLiteGroupInfo (200078)."""
-
-    group: str
-    lite_topic: str | None = None
-    top_k: Int32 = 0
 
 
 class TriggerLiteDispatchRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
