@@ -165,6 +165,10 @@ unit: venv ## unit tests
 sim: venv ## seeded simulation of controllers, replicas, network and disks
 	@$(RANK) $(PYTEST) $(COMPUTE) tests/sim
 
+.PHONY: seeds
+seeds: venv ## seeds of the whole product under faults; SEEDS of each kind of run (default 4; minutes)
+	@$(BIN)/python -m gantry_lab simulate --world 'product*' --seeds $(or $(SEEDS),4)
+
 .PHONY: mutants
 mutants: venv ## plant every known bug and see each one found (minutes)
 	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate

@@ -69,19 +69,19 @@ class Simulator:
         outcome: SeedOutcome = self._catalogue.play(self._catalogue.KINDS[world], seed, line)
         return outcome
 
-    def run(self, world: str, seeds: Sequence[int], jobs: int) -> Iterator[SeedOutcome]:
-        """Run seeds in ``jobs`` processes; the outcomes come in the order of the seeds."""
-        if jobs == 1 or len(seeds) == 1:
-            yield from (self._catalogue.play(self._catalogue.KINDS[world], seed) for seed in seeds)
+    def run(self, runs: Sequence[tuple[str, int]], jobs: int) -> Iterator[SeedOutcome]:
+        """Run seeds of worlds in ``jobs`` processes; the outcomes come in the order of ``runs``."""
+        if jobs == 1 or len(runs) == 1:
+            yield from map(_play, runs)
             return
         pool = ProcessPoolExecutor(
-            max_workers=min(jobs, len(seeds)),
+            max_workers=min(jobs, len(runs)),
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_begin,
             initargs=(self._tests,),
         )
         try:
-            yield from pool.map(_play, [(world, seed) for seed in seeds])
+            yield from pool.map(_play, runs)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -98,8 +98,8 @@ def _begin(tests: Path) -> None:
     _load(tests)
 
 
-def _play(work: tuple[str, int]) -> SeedOutcome:
+def _play(run: tuple[str, int]) -> SeedOutcome:
     catalogue = importlib.import_module(CATALOGUE)
-    world, seed = work
+    world, seed = run
     outcome: SeedOutcome = catalogue.play(catalogue.KINDS[world], seed)
     return outcome

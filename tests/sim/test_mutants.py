@@ -1,8 +1,7 @@
-"""The mutation gate's own rules, and its quick mutants; all of them: ``make mutants``."""
+"""The rules of the mutation gate, ``make mutants``."""
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,20 +17,12 @@ PRODUCT = {
     *("gantry_broker", "gantry_controller", "gantry_operator", "gantry_pipeline", "gantry_proxy"),
     *("gantry_cli", "gantry_protocol"),
 }
-QUICK = [mutant for mutant in MUTANTS if mutant.quick]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _frozen() -> Iterator[None]:
-    """What lives before them is no garbage of a killer, and not walked after each."""
-    gc.freeze()
+def _profile() -> Iterator[None]:
     yield
-    gc.unfreeze()
     settings.load_profile("gantry")  # a killer's session has loaded another
-
-
-def by_name(mutant: Mutant) -> str:
-    return mutant.name
 
 
 def test_names_are_unique() -> None:
@@ -63,17 +54,6 @@ def _misfit(mutant: Mutant) -> str:
             return ""
     except (StaleMutant, ImportError) as error:
         return f"{mutant.name}: {error}"
-
-
-# A bug may leave a socket or a task behind, and the next one that is planted is not to blame.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("mutant", QUICK, ids=by_name)
-def test_quick_mutant_dies(mutant: Mutant) -> None:
-    killer = mutant.killer
-    if isinstance(killer, UnitTests):  # without the bug ``make unit`` runs them
-        assert killer.find(mutant.edits).by
-    else:
-        assert mutant.kill().by
 
 
 def harmless(killer: Seeds | Script | UnitTests) -> Mutant:

@@ -12,7 +12,7 @@ PROXY, CALLS, NEEDS = "gantry_proxy", "unit/proxy/test_gate.py", "unit/proxy/tes
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "access", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "access", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

@@ -29,7 +29,6 @@ MUTANTS = (
         "a leader counts the word of a peer that has lost its disk",
         (Edit(f"{RAFT}.progress:Progress.counts", "return self.blank == 0", "return True"),),
         Script(scripts.forgotten_vote),
-        quick=True,
     ),
     Mutant(
         "admitted-at-once",
@@ -43,7 +42,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.forgotten_vote),
-        quick=True,
     ),
     Mutant(
         "founds-beside-its-damaged-log",

@@ -11,7 +11,7 @@ ORDERS, ASKED = "unit/broker/control/test_order.py", "unit/broker/control/test_p
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "asking", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "asking", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

@@ -16,7 +16,7 @@ READ = "unit/broker/front/test_bucket.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "bucket", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "bucket", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

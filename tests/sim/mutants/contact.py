@@ -21,7 +21,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "silent-controllers-end-the-service",
@@ -29,7 +28,6 @@ MUTANTS = (
         "a master stops when the controllers are away, although all its members answer",
         (Edit(f"{REPLICA}.contact:is_cut_off", " and len(silent) > 0", ""),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "silent-members-end-the-service",
@@ -37,7 +35,6 @@ MUTANTS = (
         "a master stops for silent members, although the controllers answer and shrink the set",
         (Edit(f"{REPLICA}.contact:is_cut_off", "controllers_ms >= limits.cut_off_ms and ", ""),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "one-member-heard-is-enough",
@@ -51,7 +48,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "late-answer-believed",
@@ -65,7 +61,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "doubtful-members-unheard-of",
@@ -73,7 +68,6 @@ MUTANTS = (
         "a member that an attempt of unknown outcome may have added is not listened for",
         (Edit(f"{REPLICA}.master:Mastership.silent", "self.set.counted", "self.set.members"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "old-words-believed-after-a-pause",
@@ -87,6 +81,5 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
 )

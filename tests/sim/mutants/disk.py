@@ -23,7 +23,6 @@ MUTANTS = (
             ),
         ),
         UnitTests("unit/controller/wal/test_wal_writer.py"),
-        quick=True,
     ),
     Mutant(
         "recovery-without-sync",

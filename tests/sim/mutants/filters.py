@@ -13,7 +13,7 @@ MEANING = "unit/broker/clients/core/test_filters.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(place, text, other)
-    return Mutant(name, "filters", what, (edit,), UnitTests(killer), quick=True)
+    return Mutant(name, "filters", what, (edit,), UnitTests(killer))
 
 
 MUTANTS = (

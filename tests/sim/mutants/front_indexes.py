@@ -13,7 +13,7 @@ WIRE = "unit/controller/remoting/test_front_requests.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "fronts", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "fronts", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

@@ -16,9 +16,7 @@ REPLICA = "unit/broker/member/test_replica_reads.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(
-        name, "front readers", what, (Edit(place, text, other),), UnitTests(killer), quick=True
-    )
+    return Mutant(name, "front readers", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

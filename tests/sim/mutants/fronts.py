@@ -17,7 +17,7 @@ PASSED = "unit/broker/clients/test_asides.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "fronts", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "fronts", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

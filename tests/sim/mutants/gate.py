@@ -2,26 +2,29 @@
 
 ``python -m sim.mutants.gate [--jobs N] [NAME …]`` with tests/ on the path. One line per mutant as
 it ends, then a table: mutant, killed by, seed, CPU seconds until it was found. Exit code 1 if a
-mutant lives, or does not fit the code any more. Each mutant has a process of its own and an end to
-its time.
+mutant lives, or does not fit the code any more. Mutants that the tests of one file must find share
+a process and a collection of these tests; any other has a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
 from sim.mutants.catalogue import MUTANTS
-from sim.mutants.mutant import Alive, Mutant
+from sim.mutants.mutant import Alive, Death, Mutant, UnitTests, kill_all
 from sim.mutants.planting import StaleMutant
 
-TIME_LIMIT_S = 240
+TIME_LIMIT_S = 240  # of a mutant that seeds or a script must find
+BATCH_MAX = 24
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -45,17 +48,33 @@ class Verdict:
     cpu_s: float
 
 
-def judge(name: str) -> Verdict:
-    """Plant one mutant in this process."""
-    began_s = time.process_time()
+def judge(names: list[str]) -> list[Verdict]:
+    """Plant mutants in this process: one, or those of one file of tests."""
+    logging.getLogger("gantry").setLevel("CRITICAL")  # it would speak of faults, between the lines
+    mutants = [BY_NAME[name] for name in names]
+    bugs = {
+        mutant.name: (mutant.edits, mutant.killer)
+        for mutant in mutants
+        if isinstance(mutant.killer, UnitTests)
+    }
+    if bugs:
+        (file,) = {killer.file for _, killer in bugs.values()}
+        return [_verdict(name, death) for name, death in kill_all(file, bugs).items()]
+    (mutant,) = mutants
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(TIME_LIMIT_S)
     try:
-        death = BY_NAME[name].kill()
-    except (Alive, StaleMutant, OutOfTime) as alive:
-        return Verdict(name, "", None, str(alive), time.process_time() - began_s)
+        return [_verdict(mutant.name, mutant.kill)]
     finally:
         signal.alarm(0)
+
+
+def _verdict(name: str, kill: Callable[[], Death]) -> Verdict:
+    began_s = time.process_time()
+    try:
+        death = kill()
+    except (Alive, StaleMutant, OutOfTime) as alive:
+        return Verdict(name, "", None, str(alive), time.process_time() - began_s)
     return Verdict(name, death.by, death.seed, death.words, death.cpu_s)
 
 
@@ -63,16 +82,38 @@ def _out_of_time(_number: int, _frame: FrameType | None) -> None:
     raise OutOfTime(f"nothing found it within {TIME_LIMIT_S} s")
 
 
-def run(names: list[str], jobs: int) -> list[Verdict]:
-    """All of them, each in a process of its own; prints a line as each ends."""
+def run(mutants: list[Mutant], jobs: int) -> list[Verdict]:
+    """All of them, a batch in a process of its own; prints a line as each ends."""
     context = multiprocessing.get_context("spawn")
     verdicts: list[Verdict] = []
     with context.Pool(jobs, maxtasksperchild=1) as pool:
-        for verdict in pool.imap_unordered(judge, names):
-            verdicts.append(verdict)
-            print(f"{len(verdicts):3}/{len(names)}  {_line(verdict)}", flush=True)
-    order = {name: position for position, name in enumerate(names)}
+        for judged in pool.imap_unordered(judge, batches(mutants)):
+            for verdict in judged:
+                verdicts.append(verdict)
+                print(f"{len(verdicts):4}/{len(mutants)}  {_line(verdict)}", flush=True)
+    order = {mutant.name: position for position, mutant in enumerate(mutants)}
     return sorted(verdicts, key=lambda verdict: order[verdict.name])
+
+
+def batches(mutants: list[Mutant]) -> list[list[str]]:
+    """Names of mutants that are judged together; those first that may take long.
+
+    So no core waits for the last one at the end. A long batch is cut, since each of its bugs may
+    have the tests wait.
+    """
+    alone: list[list[str]] = []
+    files: dict[str, list[str]] = {}
+    for mutant in mutants:
+        if isinstance(mutant.killer, UnitTests):
+            files.setdefault(mutant.killer.file, []).append(mutant.name)
+        else:
+            alone.append([mutant.name])
+    cut = [
+        names[begin : begin + BATCH_MAX]
+        for names in files.values()
+        for begin in range(0, len(names), BATCH_MAX)
+    ]
+    return alone + sorted(cut, key=len, reverse=True)
 
 
 def _line(verdict: Verdict) -> str:
@@ -104,7 +145,7 @@ def table(verdicts: list[Verdict]) -> str:
 
 
 def chosen(names: list[str]) -> list[Mutant]:
-    """The mutants named, or all; the ones that take long first, so that no core waits at the end.
+    """The mutants named, or all.
 
     Raises:
         SystemExit: there is no such mutant.
@@ -112,8 +153,7 @@ def chosen(names: list[str]) -> list[Mutant]:
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         raise SystemExit(f"There is no mutant {unknown[0]}; there are: {', '.join(BY_NAME)}")
-    mutants = [BY_NAME[name] for name in names] if names else list(MUTANTS)
-    return sorted(mutants, key=lambda mutant: mutant.quick)
+    return [BY_NAME[name] for name in names] if names else list(MUTANTS)
 
 
 def main() -> int:
@@ -123,7 +163,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     began = time.monotonic()
-    verdicts = run([mutant.name for mutant in chosen(arguments.names)], arguments.jobs)
+    verdicts = run(chosen(arguments.names), arguments.jobs)
     alive = [verdict for verdict in verdicts if not verdict.killed_by]
     print(f"\n{table(verdicts)}\n")
     print(

@@ -17,7 +17,7 @@ HANDLES = "unit/proxy/test_handles.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(place, text, other)
-    return Mutant(name, "lite topics", what, (edit,), UnitTests(killer), quick=True)
+    return Mutant(name, "lite topics", what, (edit,), UnitTests(killer))
 
 
 MUTANTS = (

@@ -20,9 +20,7 @@ LEARNED = "unit/broker/clients/test_learned_owners.py"
 def _mutant(
     name: str, what: str, place: str, text: str, other: str, *, killer: str = HERE
 ) -> Mutant:
-    return Mutant(
-        name, "queue locks", what, (Edit(place, text, other),), UnitTests(killer), quick=True
-    )
+    return Mutant(name, "queue locks", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

@@ -11,7 +11,7 @@ TESTS = "unit/protocol/test_lookups.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     killed_by = UnitTests(f"{TESTS}::{killer}")
-    return Mutant(name, "lookups", what, (Edit(place, text, other),), killed_by, quick=True)
+    return Mutant(name, "lookups", what, (Edit(place, text, other),), killed_by)
 
 
 MUTANTS = (

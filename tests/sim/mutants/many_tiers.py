@@ -15,7 +15,7 @@ KEYS = "unit/protocol/tier/test_keys.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(place, text, other)
-    return Mutant(name, "many tiers", what, (edit,), UnitTests(killer), quick=True)
+    return Mutant(name, "many tiers", what, (edit,), UnitTests(killer))
 
 
 MUTANTS = (

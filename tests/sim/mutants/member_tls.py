@@ -15,7 +15,7 @@ GATE = "gantry_controller.remoting.guard"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edits = (Edit(place, text, other),)
-    return Mutant(name, "member tls", what, edits, UnitTests(killer), quick=True)
+    return Mutant(name, "member tls", what, edits, UnitTests(killer))
 
 
 MUTANTS = (

@@ -73,7 +73,6 @@ MUTANTS = (
             ),
         ),
         UnitTests("unit/controller/raft/test_scenarios.py"),
-        quick=True,
     ),
     Mutant(
         "cut-change-stays-in-effect",
@@ -147,6 +146,5 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{STORY}[members_leader_is_out]"),
-        quick=True,
     ),
 )

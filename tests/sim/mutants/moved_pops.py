@@ -11,7 +11,7 @@ TESTS = "unit/broker/clients/mapped/test_popped_parts.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(place, text, other)
-    return Mutant(name, "POP", what, (edit,), UnitTests(f"{TESTS}::{killer}"), quick=True)
+    return Mutant(name, "POP", what, (edit,), UnitTests(f"{TESTS}::{killer}"))
 
 
 MUTANTS = (
@@ -106,6 +106,5 @@ MUTANTS = (
         "a message group changes its queue when that moves, and is out of order",
         (Edit("gantry_proxy.producing:Producing._place", "if mapped is not None:", "if False:"),),
         UnitTests("unit/proxy/test_producing.py"),
-        quick=True,
     ),
 )

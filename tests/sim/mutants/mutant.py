@@ -6,26 +6,18 @@ are runs of a world, at most so many. Each must pass without the bug, on the ver
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import io
-import os
-import signal
-import sys
 import time
-import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import pytest
 from gantry_protocol.errors import GantryError
 from sim.catalogue import KINDS, play
+from sim.mutants import batch
 from sim.mutants.planting import Edit, StaleMutant, planted
 
 TESTS = Path(__file__).resolve().parents[2]
-UNIT_TEST_ENDS_WITHIN_S = 10.0
-"""With a bug planted; one that dies of it on a busy machine is dead for no reason, not alive."""
 
 
 @dataclass(frozen=True)
@@ -94,23 +86,6 @@ class Script:
         raise Alive(f"script {self.play.__name__} passed with it")
 
 
-class _Deadline:
-    """Fails a test that a bug keeps waiting: without the bug each takes a fraction of a second."""
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Generator[None, object, object]:
-        def end(*_: object) -> None:
-            pytest.fail(f"it has waited for {UNIT_TEST_ENDS_WITHIN_S:g} s")
-
-        before = signal.signal(signal.SIGALRM, end)
-        left_s, _ = signal.setitimer(signal.ITIMER_REAL, UNIT_TEST_ENDS_WITHIN_S)  # the gate's
-        try:
-            return (yield)
-        finally:
-            signal.signal(signal.SIGALRM, before)
-            signal.setitimer(signal.ITIMER_REAL, left_s)
-
-
 @dataclass(frozen=True)
 class UnitTests:
     """Unit tests: a file below tests/, perhaps with ``::name``."""
@@ -119,37 +94,32 @@ class UnitTests:
 
     def kill(self, edits: tuple[Edit, ...]) -> Death:
         """Raises Alive."""
-        death = self.find(edits)
-        code, output = self._run()
-        if code != pytest.ExitCode.OK:
-            raise Alive(f"{self.where} fails without it:\n{output}")
-        return death
+        return kill_all(self.file, {"the bug": (edits, self)})["the bug"]()
 
-    def find(self, edits: tuple[Edit, ...]) -> Death:
-        """The same where it is known that they pass without the bug. Raises Alive."""
-        began_s = time.process_time()
-        with planted(edits):
-            code, output = self._run(_Deadline())
-        spent_s = time.process_time() - began_s
-        if code == pytest.ExitCode.OK:
-            raise Alive(f"{self.where} passed with it")
-        if code != pytest.ExitCode.TESTS_FAILED:
-            raise Alive(f"{self.where} did not run:\n{output}")
-        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return Death(self.where.removeprefix("unit/"), None, failed[0][:200], spent_s)
+    @property
+    def file(self) -> str:
+        """Without the name of a test."""
+        return self.where.partition("::")[0]
 
-    def _run(self, *plugins: object) -> tuple[int, str]:
-        """In this process, where the bug is; pytest's output is kept out of the way."""
-        output = io.StringIO()
-        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
-        arguments += ["--hypothesis-profile", "any-example"]
-        with contextlib.redirect_stdout(output), contextlib.chdir(TESTS.parent):
-            code = pytest.main([*arguments, os.fspath(TESTS / self.where)], plugins)
-        sys.last_value = sys.last_traceback = None  # for a debugger; they hold what a test had open
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            gc.collect()  # or the next run is blamed for it
-        return code, output.getvalue()
+
+def kill_all(
+    file: str, bugs: Mapping[str, tuple[tuple[Edit, ...], UnitTests]]
+) -> dict[str, Callable[[], Death]]:
+    """Plant bugs that the tests of one file must find, one after another.
+
+    Returns: by name: what gives the death, or raises Alive.
+    """
+    wanted = {name: (edits, f"tests/{killer.where}") for name, (edits, killer) in bugs.items()}
+    found = batch.play(TESTS / file, TESTS.parent, wanted)
+    return {name: partial(_death, killer, found[name]) for name, (_, killer) in bugs.items()}
+
+
+def _death(killer: UnitTests, found: batch.Found) -> Death:
+    if found.wrong:
+        raise Alive(f"{killer.where}: {found.wrong}")
+    if not found.words:
+        raise Alive(f"{killer.where} passed with it")
+    return Death(killer.where.removeprefix("unit/"), None, found.words, found.cpu_s)
 
 
 Killer = Seeds | Script | UnitTests
@@ -165,7 +135,6 @@ class Mutant:
         breaks: the rule, as what the wrong program does.
         edits: the bug.
         killer: what must find it.
-        quick: ``make test`` plants it too (well under two seconds).
     """
 
     name: str
@@ -173,7 +142,6 @@ class Mutant:
     breaks: str
     edits: tuple[Edit, ...]
     killer: Killer
-    quick: bool = False
 
     def kill(self) -> Death:
         """Plant the bug and see it found.

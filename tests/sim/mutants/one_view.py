@@ -20,9 +20,7 @@ GONE = "unit/controller/liveness/test_unheard.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(
-        name, "one view", what, (Edit(place, text, other),), UnitTests(killer), quick=True
-    )
+    return Mutant(name, "one view", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

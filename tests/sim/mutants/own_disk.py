@@ -17,7 +17,6 @@ MUTANTS = (
         "a leader whose disk hangs leads for ever, although the others have stored more",
         (Edit(f"{RAFT}.own_disk:tick", "if state.disk_hangs:", "if False:"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "gives-way-to-nobody-better",
@@ -31,7 +30,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "gives-way-while-all-disks-wake",
@@ -45,7 +43,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "patience-is-not-renewed",
@@ -53,7 +50,6 @@ MUTANTS = (
         "a disk that answers slowly, but does, is taken for one that hangs",
         (Edit(f"{RAFT}.own_disk:answered", "state.disk_silent_ticks = 0", "pass"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "silent-disk-promises-votes",
@@ -61,7 +57,6 @@ MUTANTS = (
         "a node that cannot store a vote lets a candidate enter a term and wait for it",
         (Edit(f"{RAFT}.election:on_pre_vote_request", "state.disk_hangs or ", ""),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "silent-disk-stands",
@@ -69,7 +64,6 @@ MUTANTS = (
         "a node that cannot store its own vote stands for election",
         (Edit(f"{RAFT}.state:RaftState.may_campaign", " or self.disk_hangs", ""),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "held-for-the-batch-before",
@@ -77,7 +71,6 @@ MUTANTS = (
         "a vote or an acknowledgement leaves when the batch before its own is durable",
         (Edit(f"{AFTER}.release", "<= self._reported", "<= self._reported + 1"),),
         Seeds("raft", 20),
-        quick=True,
     ),
     Mutant(
         "sent-before-persist",
@@ -85,7 +78,6 @@ MUTANTS = (
         "votes and acknowledgements leave before they are on the disk",
         (Edit(f"{AFTER}.release", " and self._messages[0][0] <= self._reported", ""),),
         Seeds("raft", 20),
-        quick=True,
     ),
     Mutant(
         "sent-before-the-core-has-heard",
@@ -93,7 +85,6 @@ MUTANTS = (
         "an answer leaves in a pass whose core does not know yet that its batch is durable",
         (Edit(f"{AFTER}.release", "<= self._reported", "<= self._confirmed"),),
         UnitTests(HELD),
-        quick=True,
     ),
     Mutant(
         "core-hears-of-the-last-batch-only",
@@ -107,7 +98,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(HELD),
-        quick=True,
     ),
     Mutant(
         "held-without-bound",
@@ -115,6 +105,5 @@ MUTANTS = (
         "a silent disk makes the queue of held messages grow for ever",
         (Edit(f"{AFTER}.hand_out", "while len(waiting) > HELD_MAX:", "while False:"),),
         UnitTests(HELD),
-        quick=True,
     ),
 )

@@ -21,7 +21,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "still-member-stays",
@@ -29,7 +28,6 @@ MUTANTS = (
         "a member that stands still holds everybody up for 2 s, though enough others stay",
         (Edit(f"{REPLICA}.pace:Pace.holds_up", "self.is_slow or", "self.is_slow and"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "slow-member-stays",
@@ -37,7 +35,6 @@ MUTANTS = (
         "a member that stalls again and again, never for 2 s, slows everybody for ever",
         (Edit(f"{REPLICA}.pace:Pace.is_slow", "return self.recent_ms >=", "return 0 >="),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "slow-members-leave-below-the-minimum",
@@ -51,7 +48,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "slow-member-kept-out-when-needed",
@@ -65,7 +61,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "no-probation",
@@ -73,7 +68,6 @@ MUTANTS = (
         "a slow member comes back at once, so that it is waited for most of the time",
         (Edit(f"{REPLICA}.pace:Pace.is_out", "return now_ms < self.out_until_ms", "return False"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "probation-never-grows",
@@ -81,7 +75,6 @@ MUTANTS = (
         "a member that relapses each time it is back is taken back as soon as ever",
         (Edit(f"{REPLICA}.pace:Pace.left", "2 * self._probation_ms", "0"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "probation-without-bound",
@@ -89,7 +82,6 @@ MUTANTS = (
         "a member that was slow for a day stays out for days when it is well again",
         (Edit(f"{REPLICA}.pace:Pace.left", "min(doubled_ms, PROBATION_MAX_MS)", "doubled_ms"),),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "stalls-out-of-the-set-unseen",
@@ -103,7 +95,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "confirm-waits-for-who-is-out",
@@ -117,7 +108,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "blamed-for-what-all-suffer",
@@ -131,7 +121,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(RULE),
-        quick=True,
     ),
     Mutant(
         "own-pause-blamed-on-members",
@@ -139,6 +128,5 @@ MUTANTS = (
         "a master that stood still itself lets its members go for it",
         (Edit(f"{REPLICA}.pace:Pace.excuse", "self._mark_ms += pause_ms", "pass"),),
         UnitTests(RULE),
-        quick=True,
     ),
 )

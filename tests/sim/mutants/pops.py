@@ -22,7 +22,7 @@ PRIORITY = "unit/broker/clients/test_priority.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(place, text, other)
-    return Mutant(name, "POP", what, (edit,), UnitTests(killer), quick=True)
+    return Mutant(name, "POP", what, (edit,), UnitTests(killer))
 
 
 MUTANTS = (

@@ -11,7 +11,7 @@ TESTS = "unit/proxy"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     killed_by = UnitTests(f"{TESTS}/{killer}")
-    return Mutant(name, "proxy", what, (Edit(place, text, other),), killed_by, quick=True)
+    return Mutant(name, "proxy", what, (Edit(place, text, other),), killed_by)
 
 
 MUTANTS = (
@@ -150,7 +150,6 @@ MUTANTS = (
             "unit/broker/clients/test_pop.py"
             "::test_a_renewed_message_stays_hidden_and_its_receipt_good"
         ),
-        quick=True,
     ),
     _mutant(
         "renewed-for-denied-users",

@@ -14,17 +14,8 @@ STATE = "unit/controller/metadata/test_queue_maps.py"
 TESTS = "unit/broker/clients/mapped"
 
 
-WAITED_FOR = {  # found by a test that waits in vain
-    "empty-segment-never-ends",
-    "told-once",
-    "reading-ends-with-a-fault",
-    "delayed-message-waits-for-ever",
-}
-
-
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    edits, is_quick = (Edit(place, text, other),), name not in WAITED_FOR
-    return Mutant(name, "queue maps", what, edits, UnitTests(killer), quick=is_quick)
+    return Mutant(name, "queue maps", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 def _state(name: str, what: str, place: str, text: str, other: str) -> Mutant:
@@ -468,7 +459,6 @@ MUTANTS = (
             Edit(f"{SEALER}._go_on", " and not self._closed", ""),
         ),
         UnitTests(f"{TESTS}/test_sealing.py"),
-        quick=True,
     ),
     _broker(
         "young-master-reads-no-maps",

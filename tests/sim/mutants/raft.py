@@ -34,7 +34,6 @@ MUTANTS = (
         "a restart forgets whom the node voted for",
         (Edit(f"{RAFT}.state:RaftState.__init__", "self.vote = hard.vote", "self.vote = None"),),
         Script(scripts.vote_after_restart),
-        quick=True,
     ),
     Mutant(
         "ack-before-persist",
@@ -42,7 +41,6 @@ MUTANTS = (
         "a follower answers an append before the entries are on its disk",
         (Edit(f"{RAFT}.replication:_accept", "state.after_persist.append", "state.now.append"),),
         Seeds("raft", 20),
-        quick=True,
     ),
     Mutant(
         "leader-counts-itself-early",
@@ -56,7 +54,6 @@ MUTANTS = (
             ),
         ),
         Seeds("raft", 20),
-        quick=True,
     ),
     Mutant(
         "commit-beyond-the-message",
@@ -75,7 +72,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.commit_beyond_the_message),
-        quick=True,
     ),
     Mutant(
         "vote-without-log-check",
@@ -102,7 +98,6 @@ MUTANTS = (
             ),
         ),
         Seeds("raft", 20),
-        quick=True,
     ),
     Mutant(
         "quorum-of-half",
@@ -134,7 +129,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.old_term_ack),
-        quick=True,
     ),
     Mutant(
         "old-term-commit-by-counting",
@@ -148,7 +142,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.figure_8),
-        quick=True,
     ),
     Mutant(
         "term-is-forgotten",
@@ -169,7 +162,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.vote_told_too_early),
-        quick=True,
     ),
     Mutant(
         "candidacy-before-persist",
@@ -183,7 +175,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.forgotten_candidacy),
-        quick=True,
     ),
     Mutant(
         "replaced-entry-confirmed",
@@ -197,7 +188,6 @@ MUTANTS = (
             ),
         ),
         Script(scripts.aba_persist_race),
-        quick=True,
     ),
     Mutant(
         "old-term-append",
@@ -302,6 +292,5 @@ MUTANTS = (
             ),
         ),
         Script(scripts.tail_confirmed_unseen),
-        quick=True,
     ),
 )

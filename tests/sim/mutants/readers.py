@@ -16,7 +16,7 @@ NAMES = "unit/controller/nameserver/test_names.py::TestRoute"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "readers", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "readers", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

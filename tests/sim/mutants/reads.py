@@ -104,7 +104,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(LEASE),
-        quick=True,
     ),
     Mutant(
         "no-silence-after-restart",
@@ -118,7 +117,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(LEASE),
-        quick=True,
     ),
     Mutant(
         "promise-ends-with-the-term",
@@ -126,7 +124,6 @@ MUTANTS = (
         "a node that has adopted a higher term votes, whatever it promised in the one before",
         (Edit(f"{RAFT}.lease:promised", "return ", "return state.hears_leader and "),),
         UnitTests(LEASE),
-        quick=True,
     ),
     Mutant(
         "lease-too-long",
@@ -146,7 +143,6 @@ MUTANTS = (
         "a node that is bound campaigns early when the leader's process seems to be gone",
         (Edit(f"{RAFT}.election:leader_lost", "if lease.binds(state):", "if False:"),),
         UnitTests(LEASE),
-        quick=True,
     ),
     Mutant(
         "own-vote-breaks-a-promise",
@@ -161,7 +157,6 @@ MUTANTS = (
         "echoes of voters that do not hold the setting count for the lease",
         (Edit(f"{RAFT}.lease:is_valid", "if peer.match_index >= setting else 0", ""),),
         UnitTests(LEASE),
-        quick=True,
     ),
     Mutant(
         "lease-until-off-is-committed",
@@ -175,7 +170,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(LEASE),
-        quick=True,
     ),
     Mutant(
         "served-before-own-commit",
@@ -189,7 +183,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{LEASE}::{OWN_TERM}"),
-        quick=True,
     ),
     Mutant(
         "lease-before-own-commit",
@@ -197,6 +190,5 @@ MUTANTS = (
         "a leader shows a lease before an entry of its term is committed",
         (Edit(f"{RAFT}.lease:is_valid", " or not state.term_is_committed", ""),),
         UnitTests(f"{LEASE}::{OWN_TERM}"),
-        quick=True,
     ),
 )

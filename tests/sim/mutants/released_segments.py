@@ -9,15 +9,10 @@ MAPPED = "gantry_broker.clients.mapped"
 PLACES, REQUESTS = f"{MAPPED}.places", f"{MAPPED}.requests:MappedRequests"
 RELEASER, HANDED_ON = f"{MAPPED}.releasing:Releaser", f"{MAPPED}.handed_on:HandedOn"
 STATE = "unit/controller/metadata"
-WAITED_FOR = {  # found by a test that waits in vain
-    "empty-segment-never-reported",
-    "release-looks-at-the-first-few",
-}
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    edits, is_quick = (Edit(place, text, other),), name not in WAITED_FOR
-    return Mutant(name, "queue maps", what, edits, UnitTests(killer), quick=is_quick)
+    return Mutant(name, "queue maps", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 def _released(name: str, what: str, place: str, text: str, other: str) -> Mutant:

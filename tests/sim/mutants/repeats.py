@@ -14,7 +14,7 @@ SENDS = "unit/broker/clients/test_repeated_sends.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
-    return Mutant(name, "repeats", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "repeats", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

@@ -34,7 +34,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{ROLES}::test_an_epoch_of_an_earlier_start_is_never_served"),
-        quick=True,
     ),
     Mutant(
         "older-view-believed",
@@ -89,7 +88,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{ROLES}::test_nothing_is_served_before_epoch_and_start_are_durable"),
-        quick=True,
     ),
     Mutant(
         "batch-across-epochs",
@@ -103,7 +101,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{CONFIRM}::test_a_batch_never_crosses_an_epoch_boundary"),
-        quick=True,
     ),
     Mutant(
         "acknowledged-at-the-log-end",
@@ -117,7 +114,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{CONFIRM}::test_a_record_is_confirmed_once_every_member_has_it_on_disk"),
-        quick=True,
     ),
     Mutant(
         "unknown-acknowledgements-skipped",
@@ -131,7 +127,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{CONFIRM}::test_a_member_that_has_not_connected_in_this_epoch_counts_as_zero"),
-        quick=True,
     ),
     Mutant(
         "proposed-set-forgotten",
@@ -210,7 +205,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{CONFIRM}::test_a_removed_member_counts_until_the_controller_agrees"),
-        quick=True,
     ),
     Mutant(
         "set-epoch-uncompared",
@@ -250,7 +244,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{SET}::test_a_replica_joins_at_confirm_and_not_before"),
-        quick=True,
     ),
     Mutant(
         "restored-volume-overlooked",
@@ -264,7 +257,6 @@ MUTANTS = (
             ),
         ),
         UnitTests("unit/broker/replica/test_lost_bytes.py"),
-        quick=True,
     ),
     Mutant(
         "cut-below-confirm",
@@ -278,7 +270,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(HANDSHAKE),
-        quick=True,
     ),
     Mutant(
         "minimum-ignored",
@@ -295,6 +286,5 @@ MUTANTS = (
             "unit/broker/member/test_member.py"
             "::test_what_only_the_master_has_is_not_acknowledged_where_two_must"
         ),
-        quick=True,
     ),
 )

@@ -11,7 +11,7 @@ TESTS = "unit/broker/clients/test_replies.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(f"{CLIENTS}.{place}", text, other)
-    return Mutant(name, "replies", what, (edit,), UnitTests(f"{TESTS}::{killer}"), quick=True)
+    return Mutant(name, "replies", what, (edit,), UnitTests(f"{TESTS}::{killer}"))
 
 
 MUTANTS = (

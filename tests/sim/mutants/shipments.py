@@ -27,7 +27,6 @@ CHUNKS = (
             ),
         ),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "chunk-of-another-snapshot",
@@ -35,7 +34,6 @@ CHUNKS = (
         "bytes of one snapshot go on with those of another",
         (Edit(f"{RAFT}.shipment:Receiving.take", "chunk.shipment != self.shipment or ", ""),),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "shipment-ends-early",
@@ -56,7 +54,6 @@ CHUNKS = (
         "a snapshot may be longer than its sender said",
         (Edit(f"{RAFT}.shipment:decode_chunk", "if offset + len(data) > size:", "if False:"),),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "chunk-checksum-unchecked",
@@ -64,7 +61,6 @@ CHUNKS = (
         "bytes that changed on the way are taken",
         (Edit(f"{RAFT}.shipment:decode_chunk", "if value(data) != crc:", "if False:"),),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "shipment-begins-anew",
@@ -78,7 +74,6 @@ CHUNKS = (
             ),
         ),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "sender-begins-anew",
@@ -86,7 +81,6 @@ CHUNKS = (
         "the sender does not go on at the byte that it was asked for",
         (Edit(f"{RAFT}.shipment:Sending.on_reply", "self._next = reply.offset", "self._next = 0"),),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "chunks-without-bound",
@@ -100,7 +94,6 @@ CHUNKS = (
             ),
         ),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "never-held",
@@ -108,7 +101,6 @@ CHUNKS = (
         "a snapshot that the follower holds is sent again and again",
         (Edit(f"{RAFT}.shipment:Sending.done", "self.holds >= self.shipment.index", "False"),),
         UnitTests(f"{SHIPMENT}::test_who_holds_the_snapshots_entries_needs_no_more_of_it"),
-        quick=True,
     ),
     Mutant(
         "answer-about-another-snapshot",
@@ -122,7 +114,6 @@ CHUNKS = (
             ),
         ),
         UnitTests(SHIPMENT),
-        quick=True,
     ),
     Mutant(
         "older-snapshot-installed",
@@ -136,7 +127,6 @@ CHUNKS = (
             ),
         ),
         UnitTests("unit/controller/raft/test_snapshots.py"),
-        quick=True,
     ),
 )
 
@@ -186,7 +176,6 @@ FILE = (
         "a snapshot gets its name before its bytes are durable",
         (Edit(f"{WAL}.snapshots:SnapshotFile.publish", "os.fsync(self._fd)", "pass"),),
         UnitTests(POWER),
-        quick=True,
     ),
     Mutant(
         "name-not-synced",
@@ -200,7 +189,6 @@ FILE = (
             ),
         ),
         UnitTests(POWER),
-        quick=True,
     ),
     Mutant(
         "newest-file-goes-too",
@@ -214,7 +202,6 @@ FILE = (
             ),
         ),
         UnitTests(POWER),
-        quick=True,
     ),
     Mutant(
         "file-goes-before-its-successor",
@@ -228,7 +215,6 @@ FILE = (
             ),
         ),
         UnitTests("unit/controller/raft/test_after_persist.py"),
-        quick=True,
     ),
     Mutant(
         "log-told-before-the-file",
@@ -242,7 +228,6 @@ FILE = (
             ),
         ),
         UnitTests(ORDER),
-        quick=True,
     ),
     Mutant(
         "half-a-snapshot-is-left",
@@ -256,7 +241,6 @@ FILE = (
             ),
         ),
         UnitTests(TRAFFIC),
-        quick=True,
     ),
     Mutant(
         "snapshot-sent-once-only",
@@ -264,7 +248,6 @@ FILE = (
         "a peer that needs the next snapshot as well never gets it",
         (Edit(f"{NODE}.shipping:SnapshotSender._deliver", "del self._tasks[node]", "pass"),),
         UnitTests(f"{TRAFFIC}::TestSending::test_who_needs_the_next_one_is_sent_that_too"),
-        quick=True,
     ),
     Mutant(
         "snapshot-sent-to-who-has-it",
@@ -280,7 +263,6 @@ FILE = (
         UnitTests(
             f"{TRAFFIC}::TestReceiving::test_half_of_one_that_is_no_longer_wanted_is_removed"
         ),
-        quick=True,
     ),
     Mutant(
         "installed-before-the-file",
@@ -288,7 +270,6 @@ FILE = (
         "the log begins behind a received snapshot that has no name yet",
         (Edit(f"{NODE}.snapshots:Snapshots._verify", "file.publish()", "pass"),),
         UnitTests(ORDER),
-        quick=True,
     ),
     Mutant(
         "announcement-unchecked",
@@ -302,7 +283,6 @@ FILE = (
             ),
         ),
         UnitTests(ORDER),
-        quick=True,
     ),
 )
 

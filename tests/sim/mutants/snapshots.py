@@ -21,7 +21,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(TESTS),
-        quick=True,
     ),
     Mutant(
         "snapshot-tells-no-commit",
@@ -29,7 +28,6 @@ MUTANTS = (
         "a node that holds a snapshot's last entry does not learn that it is committed",
         (Edit(f"{RAFT}.snapshots:offered", "log.commit_to(index)", "pass"),),
         UnitTests(TESTS),
-        quick=True,
     ),
     Mutant(
         "candidate-goes-on-after-its-removal",
@@ -43,7 +41,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(TESTS),
-        quick=True,
     ),
     Mutant(
         "snapshot-commits-what-it-contradicts",
@@ -57,7 +54,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(TESTS),
-        quick=True,
     ),
     Mutant(
         "snapshot-of-what-is-not-applied",
@@ -117,7 +113,6 @@ MUTANTS = (
             ),
         ),
         UnitTests(TESTS),
-        quick=True,
     ),
     Mutant(
         "delivery-is-believed",
@@ -131,6 +126,5 @@ MUTANTS = (
             ),
         ),
         UnitTests(TESTS),
-        quick=True,
     ),
 )

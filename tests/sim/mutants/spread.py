@@ -13,7 +13,7 @@ ASKING = "unit/broker/control/test_requests.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str = TESTS) -> Mutant:
-    return Mutant(name, "spread", what, (Edit(place, text, other),), UnitTests(killer), quick=True)
+    return Mutant(name, "spread", what, (Edit(place, text, other),), UnitTests(killer))
 
 
 MUTANTS = (

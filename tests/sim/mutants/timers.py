@@ -15,8 +15,7 @@ STEPS, SCHEDULED, DELAYED = "core/test_timers.py", "core/test_schedule.py", "tes
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     tests = UnitTests(f"unit/broker/clients/{killer}")
-    is_quick = killer != WAITING  # what waits for ever is waited for with patience
-    return Mutant(name, "timers", what, (Edit(place, text, other),), tests, quick=is_quick)
+    return Mutant(name, "timers", what, (Edit(place, text, other),), tests)
 
 
 MUTANTS = (
@@ -138,6 +137,5 @@ MUTANTS = (
         "the log is trimmed over a message that waits for its moment",
         (Edit("gantry_broker.member.pins:oldest_parked", "range(QUEUES)", "range(64)"),),
         UnitTests("unit/broker/member/test_delay_pins.py"),
-        quick=True,
     ),
 )

@@ -9,10 +9,8 @@ TURNS = "gantry_protocol.remoting.turns"
 RULE = "unit/protocol/test_turns.py"
 
 
-def _mutant(
-    name: str, breaks: str, where: str, old: str, new: str, *, quick: bool = True
-) -> Mutant:
-    return Mutant(name, "turns", breaks, (Edit(where, old, new),), UnitTests(RULE), quick=quick)
+def _mutant(name: str, breaks: str, where: str, old: str, new: str) -> Mutant:
+    return Mutant(name, "turns", breaks, (Edit(where, old, new),), UnitTests(RULE))
 
 
 MUTANTS = (
@@ -85,6 +83,5 @@ MUTANTS = (
         f"{TURNS}:Turns.settle",
         "if self._second and self._armed is None:",
         "if False:",
-        quick=False,
     ),
 )

@@ -135,7 +135,7 @@ class FleetWatch:
 
 
 class FleetRun(OperatorRun):
-    """See the module."""
+    """Several groups, two operators, a new release of them, and the end of it all."""
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """Two operators that elect."""

@@ -63,7 +63,7 @@ class _Producers(Workload):
 
 
 class LossRun(ProductRun):
-    """See the module.
+    """A group that comes to have no master, and a person who says how it goes on.
 
     Attributes:
         offsets: of messages that were acknowledged before the group lost its master.

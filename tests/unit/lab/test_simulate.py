@@ -33,6 +33,15 @@ def test_json_is_one_object_per_seed_and_one_about_all() -> None:
     assert (total["seeds"], total["failed"]) == (2, [])
 
 
+def test_a_pattern_plays_each_world_that_it_fits() -> None:
+    asked = ["--seeds", "1", "--seed", "5", "--jobs", "1", "--json", "--world", "raft-s[np]*s"]
+    result = CliRunner().invoke(simulate, asked)
+    *played, total = map(json.loads, result.stdout.splitlines())
+    worlds = ["raft-snapshots", "raft-splits"]
+    assert [(one["world"], one["seed"]) for one in played] == [(world, 5) for world in worlds]
+    assert total["worlds"] == worlds
+
+
 def test_a_broken_rule_ends_with_the_seed_and_how_to_repeat_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -50,7 +59,8 @@ def test_a_broken_rule_ends_with_the_seed_and_how_to_repeat_it(
     ("arguments", "words"),
     [
         (["--world", "flat"], "there is no world flat; there are: raft"),
-        (["--trace", "--seeds", "2"], "leave --seeds out"),
+        (["--trace", "--seeds", "2"], "for one seed of one world"),
+        (["--trace", "--world", "raft*"], "for one seed of one world"),
         (["--trace", "--json"], "leave --json out"),
     ],
 )
