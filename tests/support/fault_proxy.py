@@ -63,7 +63,7 @@ class FaultProxy:
     _plan: list[tuple[str, Strike]] = field(default_factory=list)
     _release: asyncio.Event = field(default_factory=asyncio.Event)
     _landed: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     def strike(self, method: str, *strikes: Strike) -> None:
         """Let the next requests of ``method`` meet these, one each."""
@@ -74,10 +74,24 @@ class FaultProxy:
         self._release.set()
         await self._landed.wait()
 
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Known from its first moment, so that one that has hardly begun is ended, too."""
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
+
+    async def end(self) -> None:
+        """Ends all connections."""
+        writers, tasks = list(self._open.values()), list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             head, body = await _read_request(reader)
             method = head.split(b" ", 1)[0].decode()
@@ -85,7 +99,6 @@ class FaultProxy:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client went away
         finally:
-            self._tasks.discard(task)
             writer.close()
             with contextlib.suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
@@ -173,13 +186,10 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 async def fault_proxy(upstream: int, said: str = "") -> AsyncIterator[FaultProxy]:
     """A proxy before the server at port ``upstream``; open connections end with the block."""
     proxy = FaultProxy(upstream, said=said)
-    server = await asyncio.start_server(proxy._serve, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
+    server = await asyncio.start_server(proxy._connected, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
     proxy.port = server.sockets[0].getsockname()[1]
     try:
         yield proxy
     finally:
         server.close()
-        tasks = list(proxy._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await proxy.end()

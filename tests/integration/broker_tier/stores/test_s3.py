@@ -219,8 +219,7 @@ async def test_black_hole_costs_counted_threads_only(struck: Struck) -> None:
             await store.get(KEY, max_bytes=10, timeout_s=SOON_S)
     assert calls.stats.abandoned == calls.stats.abandoned_total == 3
     assert await store.get(KEY, max_bytes=10, timeout_s=PATIENCE_S) is None
-    for task in list(struck.proxy._tasks):
-        task.cancel()  # the server goes away: the threads end
+    await struck.proxy.end()  # the server goes away: the threads end
     await hold(lambda: calls.stats.abandoned == 0)
 
 
