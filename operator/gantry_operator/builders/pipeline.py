@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_operator import names
+from gantry_operator.builders import template
 from gantry_operator.builders.meta import Manifest, owned, sealed
-from gantry_operator.builders.pods import USER_ID, value
+from gantry_operator.builders.pods import value
 from gantry_operator.builders.tier import tier_keys
 
 if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup
     from gantry_operator.models.pipeline import Audit
+    from gantry_operator.models.template import TemplateSpec
     from gantry_operator.models.tier import Tier
 
 CONTAINER = "audit"
@@ -99,13 +101,7 @@ def _pod(group: BrokerGroup, audit: Audit, tier: Tier, image: str) -> Manifest:
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _security(wish),
         "containers": [_container(group, audit, tier, image)],
         "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH}}],
     }
@@ -115,6 +111,12 @@ def _pod(group: BrokerGroup, audit: Audit, tier: Tier, image: str) -> Manifest:
         pod["volumes"].append({"name": keys.volume, "secret": keys.source})
         pod["containers"][0]["volumeMounts"].append(mount)
     return pod | {key: wanted for key, wanted in placement.items() if wanted}
+
+
+def _security(wish: TemplateSpec) -> Manifest:
+    """As of the group's pods; there is no volume whose files could be another user's."""
+    made = template.security(wish.security_context)
+    return {key: part for key, part in made.items() if key != "fsGroupChangePolicy"}
 
 
 def _container(group: BrokerGroup, audit: Audit, tier: Tier, image: str) -> Manifest:
@@ -135,11 +137,7 @@ def _container(group: BrokerGroup, audit: Audit, tier: Tier, image: str) -> Mani
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": audit.resources.to_object() or DEFAULT_RESOURCES,
         "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],  # noqa: S108 - a volume
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": template.container_security(None),
     }
 
 

@@ -1,4 +1,4 @@
-"""The pod template: environment, probes, volumes, rights, placement.
+"""The pod template: environment, probes, volumes.
 
 The template never contains the role label, or a failover would be a new revision. It contains the
 traffic label, so that a pod gets clients without an operator. Everything in it
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gantry_protocol.process.config import variable_name
 
 from gantry_operator import names
+from gantry_operator.builders import template
 from gantry_operator.builders.config import toml
 from gantry_operator.builders.meta import Manifest, digest, owned, sealed
 from gantry_operator.models.known_settings import FIELDS
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup
-    from gantry_operator.models.base import Model
-    from gantry_operator.models.parts import Resources, Storage, Template
+    from gantry_operator.models.parts import Resources, Storage
 
-USER_ID = 10001
-"""Of the image's user; a number, since `runAsNonRoot` cannot check a name."""
 READABLE_BY_GROUP = 0o440
 """Mode of a Secret's files: the kubelet gives them to the pod's fsGroup."""
 LED_FOR_S = 3
@@ -196,7 +194,7 @@ def pod_template(
     annotations: Mapping[str, str],
 ) -> Manifest:
     """A pod of an owner, with what its owner adds to it."""
-    extra = owner.spec.template.metadata
+    extra, wish = owner.spec.template.metadata, owner.spec.template.spec
     # Labels of the operator win: a selector that no longer matched would orphan the pods.
     all_labels = dict(extra.labels) | names.labels(component, owner.metadata.name) | dict(labels)
     all_labels.pop(names.LABEL_ROLE, None)
@@ -204,14 +202,7 @@ def pod_template(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": grace_period_s,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": template.security(wish.security_context),
         "containers": containers,
         "volumes": volumes,
     }
@@ -220,7 +211,8 @@ def pod_template(
             "labels": all_labels,
             "annotations": dict(extra.annotations) | dict(annotations),
         },
-        "spec": spec | _placement(owner.spec.template, component, owner.metadata.name),
+        "spec": template.extended(spec, wish)
+        | template.placement(owner.spec.template, component, owner.metadata.name),
     }
 
 
@@ -260,11 +252,7 @@ def container(
         "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports],
         # The last sentence of a process that ends in an error comes into the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": template.container_security(None),
         "resources": resources,
     }
     return made | _probes(http_port)
@@ -319,46 +307,3 @@ def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
     if storage.type == "EmptyDir":
         volumes.append({"name": "data", "emptyDir": {"sizeLimit": storage.size}})
     return volumes
-
-
-def _placement(template: Template, component: str, instance: str) -> Manifest:
-    wish = template.spec
-    affinity = wish.affinity.to_object() if wish.affinity else {}
-    if "podAntiAffinity" not in affinity and wish.topology_spread_constraints is None:
-        affinity["podAntiAffinity"] = default_anti_affinity(component, instance)
-    fields: Manifest = {
-        "nodeSelector": dict(wish.node_selector),
-        "tolerations": _plain(wish.tolerations),
-        "affinity": affinity,
-        "topologySpreadConstraints": _plain(wish.topology_spread_constraints or ()),
-        "priorityClassName": wish.priority_class_name,
-        "serviceAccountName": wish.service_account_name,
-        "imagePullSecrets": _plain(wish.image_pull_secrets),
-    }
-    return {key: wanted for key, wanted in fields.items() if wanted}
-
-
-def _plain(parts: Iterable[Model]) -> list[Manifest]:
-    return [part.to_object() for part in parts]
-
-
-def default_anti_affinity(component: str, instance: str) -> Manifest:
-    """Replicas on different nodes and zones where there are enough; never a reason not to start.
-
-    Not topology spread constraints: when these are several, scoring passes over every node that
-    lacks one of the keys, so on nodes without a zone label replicas were not spread at all. Terms
-    of affinity count each on its own.
-    """
-    weights = {"kubernetes.io/hostname": 100, "topology.kubernetes.io/zone": 50}
-    return {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "weight": weight,
-                "podAffinityTerm": {
-                    "topologyKey": key,
-                    "labelSelector": {"matchLabels": names.selector(component, instance)},
-                },
-            }
-            for key, weight in weights.items()
-        ]
-    }

@@ -20,11 +20,11 @@ from gantry_operator.models.parts import (
     Resources,
     ShortMap,
     Storage,
-    Template,
     config_rules,
 )
 from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
 from gantry_operator.models.retention import Retention
+from gantry_operator.models.template import Template
 from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
 from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - pydantic reads it
 

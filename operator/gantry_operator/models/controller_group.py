@@ -14,9 +14,9 @@ from gantry_operator.models.parts import (
     Resources,
     ShortMap,
     Storage,
-    Template,
     config_rules,
 )
+from gantry_operator.models.template import Template
 from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - pydantic reads it
 
 

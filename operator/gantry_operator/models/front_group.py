@@ -14,8 +14,8 @@ from gantry_operator.models.parts import (
     ControllerRef,
     Resources,
     ShortMap,
-    Template,
 )
+from gantry_operator.models.template import Template
 from gantry_operator.models.tier import FrontTier  # noqa: TC001 - pydantic reads it
 from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - pydantic reads it
 

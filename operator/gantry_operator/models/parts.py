@@ -1,4 +1,4 @@
-"""Parts that both resources use: storage, resources, the closed subset of a pod template."""
+"""Parts that several resources use: storage, resources, the rules of settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Model, Rule
-from gantry_operator.models.scheduling import Affinity, PullSecret, SpreadConstraint, Toleration
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
@@ -44,7 +43,6 @@ LabelValue = Annotated[
     str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 ]
 LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
-Spread = Annotated[tuple[SpreadConstraint, ...], Field(max_length=32)]
 
 _IDENTITY = (
     "admin_token_file",
@@ -182,83 +180,6 @@ class Resources(Model):
     limits: QuantityMap | None = Field(
         default=None,
         description="Upper bound per replica; keys as in requests. Default none.",
-    )
-
-
-class TemplateMetadata(Model):
-    """Extra metadata of the pods."""
-
-    labels: LabelMap = Field(
-        default_factory=dict,
-        description=(
-            "Extra labels of the pods; labels that Gantry sets itself win. "
-            "At most 64; a change restarts the pods one by one."
-        ),
-    )
-    annotations: ShortMap = Field(
-        default_factory=dict,
-        description=(
-            "Extra annotations of the pods. At most 64; a change restarts the pods one by one."
-        ),
-    )
-
-
-class TemplateSpec(Model):
-    """The nodes and the rights of the pods."""
-
-    node_selector: LabelMap = Field(
-        default_factory=dict, description="Labels a node must have to run a pod. Default none."
-    )
-    tolerations: tuple[Toleration, ...] = Field(
-        default=(),
-        max_length=32,
-        description="Taints the pods tolerate, as in a Kubernetes pod. At most 32; default none.",
-    )
-    affinity: Affinity | None = Field(
-        default=None,
-        description=(
-            "Node and pod affinity, as in a Kubernetes pod. Without a podAntiAffinity in it, and "
-            "without topologySpreadConstraints, Gantry adds its default: replicas prefer "
-            "different nodes (weight 100) and different zones (50)."
-        ),
-    )
-    topology_spread_constraints: Spread | None = Field(
-        default=None,
-        description=(
-            "Constraints as in a Kubernetes pod, instead of the default pod anti-affinity. An "
-            "empty list switches that off and puts nothing in its place. At most 32; default none."
-        ),
-    )
-    priority_class_name: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=253,
-        description="PriorityClass of the pods. Default: the cluster's.",
-    )
-    service_account_name: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=253,
-        description=(
-            "ServiceAccount of the pods; no token is mounted, since they never call the API "
-            "server. Default: the namespace's default account."
-        ),
-    )
-    image_pull_secrets: tuple[PullSecret, ...] = Field(
-        default=(),
-        max_length=32,
-        description="Secrets for pulling the image, as [{name: …}]. At most 32; default none.",
-    )
-
-
-class Template(Model):
-    """A closed subset of a pod template."""
-
-    metadata: TemplateMetadata = Field(
-        default_factory=TemplateMetadata, description="Extra labels and annotations of the pods."
-    )
-    spec: TemplateSpec = Field(
-        default_factory=TemplateSpec, description="Scheduling and rights of the pods."
     )
 
 
