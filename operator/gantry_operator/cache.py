@@ -305,9 +305,8 @@ def _trimmed(kind: Kind, body: Body) -> Body:
     meta = {key: value for key, value in meta.items() if key in _POD_METADATA}
     status = body.get("status") or {}
     kept = {key: value for key, value in status.items() if key in _POD_STATUS}
-    kept["containerStatuses"] = [
-        crashes.kept(item) for item in status.get("containerStatuses") or ()
-    ]
+    for of_some in ("containerStatuses", "initContainerStatuses"):
+        kept[of_some] = [crashes.kept(item) for item in status.get(of_some) or ()]
     kept["conditions"] = [
         {"type": item.get("type"), "status": item.get("status")}
         for item in status.get("conditions") or ()

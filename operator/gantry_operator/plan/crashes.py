@@ -1,7 +1,8 @@
-"""Crashes of our processes, in their own last words.
+"""Crashes of our processes, in their own last words, and of what else is in their pods.
 
 Two rules. What goes into a status is the sentence with which our process ends (`gantry: …`), in one
-bounded line, and nothing else of its log. And it keeps still: as long as a loop goes on, neither
+bounded line, and nothing else of its log; of a container that is not ours, nothing of its log at
+all. And it keeps still: as long as a loop goes on, neither
 the number of restarts nor the state in which a pod is just found changes a word of it.
 """
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 OURS = frozenset({names.BROKER, names.CONTROLLER, names.FRONT})
 """Names of the containers for which pods are: whether a pod's process runs is said of these."""
 HEARD = OURS | {names.DOOR}
-"""Names of all our containers; what others say is not repeated."""
+"""Names of all our containers; what others say is not repeated, though a pod waits for them."""
 MARK = "gantry: "
 """Before the sentence with which a process of ours ends."""
 MAX_WORDS = 400
@@ -34,7 +35,7 @@ _NEVER = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The last run of a container of ours, which ended in an error.
+    """The last run of a container, which ended in an error.
 
     Attributes:
         container: its name.
@@ -53,19 +54,23 @@ class Ended(msgspec.Struct, frozen=True):
 
 def kept(status: dict[str, Any]) -> dict[str, Any]:
     """Of a container's status what decisions rest on, without the tail of its log."""
-    state = {key: _slim(found) for key, found in (status.get("state") or {}).items()}
+    name = status.get("name")
+    heard = name in HEARD
+    states = (status.get("state") or {}).items()
     last = (status.get("lastState") or {}).get("terminated")
-    result = {"name": status.get("name"), "state": state}
-    return result if last is None else result | {"lastState": {"terminated": _slim(last)}}
+    result = {"name": name, "state": {key: _slim(found, heard=heard) for key, found in states}}
+    if last is None:
+        return result
+    return result | {"lastState": {"terminated": _slim(last, heard=heard)}}
 
 
-def _slim(state: dict[str, Any] | None) -> dict[str, Any]:
+def _slim(state: dict[str, Any] | None, *, heard: bool) -> dict[str, Any]:
     found = {
         key: value
         for key, value in (state or {}).items()
         if key in ("startedAt", "exitCode", "signal", "reason")
     }
-    words = last_words((state or {}).get("message") or "")
+    words = last_words((state or {}).get("message") or "") if heard else ""
     return found | {"message": f"{MARK}{words}"} if words else found
 
 
@@ -79,13 +84,17 @@ def last_words(message: str) -> str:
 
 
 def last_end(statuses: Iterable[dict[str, Any]]) -> Ended | None:
-    """The end of the last finished run of a container of ours; None if none ended in an error.
+    """The end of the last finished run of a container; None if none ended in an error.
 
     Of several, the one that does not run or began its present run last: what another one ended
-    with long ago is no news.
+    with long ago is no news. Of two that do not run, ours, which says why.
     """
     found = [ended for status in statuses if (ended := _ended(status)) is not None]
-    return max(found, key=lambda ended: ended.running_since or _NEVER, default=None)
+    return max(found, key=_urgency, default=None)
+
+
+def _urgency(ended: Ended) -> tuple[dt.datetime, bool]:
+    return ended.running_since or _NEVER, ended.container in HEARD
 
 
 def _ended(status: dict[str, Any]) -> Ended | None:
@@ -93,9 +102,9 @@ def _ended(status: dict[str, Any]) -> Ended | None:
     now, before = status.get("state") or {}, status.get("lastState") or {}
     ended = now.get("terminated") or before.get("terminated") or {}
     code = ended.get("exitCode") or 0
-    if name not in HEARD or not code:
+    if not code:
         return None
-    words = last_words(ended.get("message") or "")
+    words = last_words(ended.get("message") or "") if name in HEARD else ""
     return Ended(name, _running_since(now), code, _cause(ended, code), words)
 
 
@@ -123,11 +132,9 @@ def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
     if not crashing:
         return ""
     name, ended = crashing[0]
-    is_door = ended.container == names.DOOR
     cause = f" ({ended.cause})" if ended.cause else ""
-    who = f"The door of {name}" if is_door else name
-    text = f"{who} ended with code {ended.code}{cause} and is started again"
-    log = f"{name} -c {names.DOOR}" if is_door else name
+    text = f"{_who(name, ended)} ended with code {ended.code}{cause} and is started again"
+    log = name if ended.container in OURS else f"{name} -c {ended.container}"
     text += f": {ended.words}" if ended.words else f"; see `kubectl logs --previous {log}`."
     more = len(crashing) - 1
     if not more:
@@ -136,11 +143,20 @@ def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
     return f"{text} {more} more {'pod ends' if more == 1 else 'pods end'} in errors, too."
 
 
+def _who(pod: str, ended: Ended) -> str:
+    if ended.container in OURS:
+        return pod
+    is_door = ended.container == names.DOOR
+    return f"The door of {pod}" if is_door else f"The container {ended.container} of {pod}"
+
+
 def crash_words(pods: Iterable[PodView], now: dt.datetime) -> str:
     """The same in a few words: those of the first, or how its process ended."""
     for pod in pods:
         if pod.ended is not None and _crashes(pod, now):
-            return pod.ended.words or f"{pod.name} ended with code {pod.ended.code}"
+            return (
+                pod.ended.words or f"{_who(pod.name, pod.ended)} ended with code {pod.ended.code}"
+            )
     return ""
 
 

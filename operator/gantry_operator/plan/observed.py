@@ -278,7 +278,7 @@ def pod_view(body: Body) -> PodView:
         revision=labels.get(names.LABEL_REVISION),
         role=labels.get(names.LABEL_ROLE),
         traffic=labels.get(names.LABEL_TRAFFIC) != names.TRAFFIC_OFF,
-        ended=last_end(containers),
+        ended=last_end([*containers, *(status.get("initContainerStatuses") or ())]),
         shards=_number(labels.get(names.LABEL_SHARDS)),
     )
 

@@ -121,7 +121,6 @@ def test_the_status_keeps_still_while_the_loop_goes_on() -> None:
         pytest.param(crashing(container(since(61), END)).pods, id="run-that-lasts"),
         pytest.param((pod(0), pod(1), pod(2)), id="all-ready"),
         pytest.param(crashing(container(since(1), END | {"exitCode": 0})).pods, id="ended-well"),
-        pytest.param(crashing(container(BACK_OFF, END, "somebody")).pods, id="of-somebody-else"),
         pytest.param(
             (
                 pod(0),
@@ -191,6 +190,43 @@ def test_a_door_that_ends_again_and_again_is_told_beside_a_broker_that_runs(brok
 def test_the_door_of_a_broker_that_ends_again_and_again_says_nothing() -> None:
     statuses = (container(BACK_OFF, END), container(since(3600), {"exitCode": 1}, "door"))
     assert told(crashing(*statuses), "Progressing")[2].startswith("orders-broker-2 ended with code")
+
+
+def with_init(statuses: list[dict[str, Any]], init: list[dict[str, Any]]) -> PodView:
+    """A pod as the operator sees it, with init containers."""
+    labels = names.labels(names.BROKER, "orders") | {names.LABEL_REVISION: "rev-new"}
+    head = {"name": "orders-broker-2", "namespace": "mq", "uid": "u", "labels": labels}
+    status = {"containerStatuses": statuses, "initContainerStatuses": init}
+    cache = Cache()
+    cache.put(POD, {"metadata": head | {"resourceVersion": "1"}, "status": status})
+    found = cache.get(POD, "mq", "orders-broker-2")
+    assert "TENANT" not in str(found), "of others' logs nothing is kept"
+    return pod_view(found or {})
+
+
+def test_a_container_of_others_is_named_and_not_repeated() -> None:
+    """A pod is Ready only while its sidecars run, so whoever waits for it must learn which ends."""
+    beside = with_init([container(BACK_OFF, END, "agent"), container(since(3600))], [])
+    _, reason, message = told(broker_world(pods=(pod(0), pod(1), beside)), "Progressing")
+    assert reason == "PodCrashing"
+    assert message == (
+        "The container agent of orders-broker-2 ended with code 2 and is started again; see "
+        "`kubectl logs --previous orders-broker-2 -c agent`."
+    )
+
+
+def test_an_init_container_that_ends_in_errors_is_named() -> None:
+    waiting = container({"waiting": {"reason": "PodInitializing"}}, n=0)
+    looping = with_init([waiting], [container(BACK_OFF, END, "prepare")])
+    message = told(broker_world(pods=(pod(0), pod(1), looping)), "Progressing")[2]
+    assert message.startswith("The container prepare of orders-broker-2 ended with code 2")
+    done = {"terminated": {"exitCode": 0}}
+    assert with_init([waiting], [container(done, END, "prepare")]).ended is None
+
+
+def test_ours_comes_first_where_both_end() -> None:
+    statuses = (container(BACK_OFF, END, "agent"), container(BACK_OFF, END))
+    assert told(crashing(*statuses), "Progressing")[2].endswith("TENANT:BYTES.")
 
 
 def test_whether_a_replica_runs_is_not_said_by_its_door() -> None:
