@@ -9,6 +9,7 @@ import pytest
 from gantry_local import manifests
 from gantry_local.apiserver import rules
 from gantry_local.apiserver.schema import Schema, custom
+from unit.operator import template_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 Json = dict[str, Any]
@@ -76,6 +77,7 @@ def entity(name: str = "orders", **spec: Any) -> Json:
 
 
 NAMED = (("topic", "topicName"), ("messageuser", "userName"), ("consumergroup", "groupName"))
+TEMPLATED = (("brokergroup", group), ("controllergroup", quorum), ("frontgroup", fronts))
 NODES = {"type": "NodePort", "advertisedAddress": "mq.example.com"}
 
 ACCEPTED = [
@@ -109,12 +111,32 @@ ACCEPTED = [
     ("messageuser", entity("a" * 64), None),
     ("messageuser", entity("a.b"), None),
     ("frontgroup", fronts(tier=BUCKET | {"region": "x"}), fronts(tier={"url": "file:///x"})),
+    *(
+        (kind, made(template={"spec": spec}), None)
+        for kind, made in TEMPLATED
+        for spec in (
+            *template_cases.EDGES,
+            {
+                **template_cases.FULL,
+                "securityContext": {"anyUser": False},
+                "container": {
+                    "startupProbe": {"periodSeconds": 1, "failureThreshold": 600},
+                    "livenessProbe": {"periodSeconds": 5, "failureThreshold": 6},
+                },
+            },
+        )
+    ),
     ("frontgroup", fronts(ports=17), fronts()),
     ("frontgroup", fronts(service=NODES | {"firstNodePort": 32752}), None),
     ("frontgroup", fronts(autoscaling={"minReplicas": 3, "maxReplicas": 3}), None),
 ]
 
 REFUSED: list[tuple[str, str, Json, Json | None]] = [
+    *(
+        (kind, why, made(template={"spec": spec}), None)
+        for kind, made in TEMPLATED
+        for why, spec in template_cases.REFUSED
+    ),
     ("brokergroup", "shards is fixed", group(shards=1), group()),
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
     ("brokergroup", "clients.route Master", group(shards=3, clients={"route": "Master"}), None),
