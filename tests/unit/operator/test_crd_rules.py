@@ -9,7 +9,7 @@ import pytest
 from gantry_local import manifests
 from gantry_local.apiserver import rules
 from gantry_local.apiserver.schema import Schema, custom
-from unit.operator import template_cases
+from support import template_cases
 
 ROOT = Path(__file__).resolve().parents[3]
 Json = dict[str, Any]

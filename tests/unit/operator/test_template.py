@@ -12,7 +12,7 @@ from gantry_operator.builders.front import front_objects
 from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup, InvalidSpecError
 from gantry_operator.models.containers import CONTAINERS, PORT_NAMES, PORT_RANGES, TREES, VARIABLES
 from gantry_operator.models.volumes import RESERVED
-from unit.operator import template_cases
+from support import template_cases
 from unit.operator.test_pod_golden import SPECS, templates
 
 Json = dict[str, Any]
