@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gantry_protocol.errors import NO_ROOM, DataDirError
+from gantry_protocol.process.files import DATA_MODE
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import sums
@@ -83,7 +84,7 @@ class Segment:
         """A new empty segment; durable after ``fsync_directory``, which the next flush does."""
         segment = cls(segment_path(directory, start), start, 0)
         segment._descriptor = os.open(
-            segment.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644
+            segment.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, DATA_MODE
         )
         header = sums.encode_header(start)
         try:

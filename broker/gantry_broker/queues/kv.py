@@ -45,6 +45,7 @@ _OPEN_FILES = 64  # per store, whatever it holds
 _KEEP_LOGS = 2
 _SPARE_BYTES = 1024 * 1024  # beside what is to be written: its index, the manifest
 _MARK = "DAMAGED"
+_LOCK = "LOCK"
 _UNREADABLE = "Input/output error"  # of the block that holds it; another file stands elsewhere
 _FILE_IN_MESSAGE = re.compile(r"(/[^\s:]+/(?:\d+\.sst|MANIFEST-\d+|CURRENT|OPTIONS-\d+))")
 
@@ -86,6 +87,7 @@ class KeyValue:
         if (directory / _MARK).exists():
             raise CorruptionError(directory, 0, "it was found damaged when it was read last")
         make_directory(directory)
+        _replace_lock_of_another_user(directory / _LOCK)
         try:
             self._store = Rdict(str(directory), _options())
         except Exception as error:
@@ -206,6 +208,16 @@ class KeyValue:
         if not opening:
             self.give_up(text)
         return CorruptionError(file, 0, text)
+
+
+def _replace_lock_of_another_user(lock: Path) -> None:
+    """RocksDB makes its lock for one user only, whatever the umask, and opens it to write.
+
+    Nobody else holds it: this process has the lock of the data directory around it. All other files
+    that stand RocksDB only reads.
+    """
+    if lock.exists() and not os.access(lock, os.W_OK):
+        lock.unlink()
 
 
 def remove(directory: Path) -> None:

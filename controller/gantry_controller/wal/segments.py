@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gantry_protocol.process.files import DATA_MODE
+
 from gantry_controller.wal.format import Header
 
 _NAME = re.compile(r"wal-(\d{10})")
@@ -64,7 +66,7 @@ def create_segment(directory: Path, header: Header) -> int:
     """Make a segment, durably; returns its open file descriptor."""
     path = segment_path(directory, header.sequence)
     unfinished = path.with_name(path.name + _UNFINISHED)
-    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, DATA_MODE)
     try:
         os.posix_fallocate(fd, 0, header.size)  # a full disk shows now, and syncs stay small
         os.pwrite(fd, header.encode(), 0)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 from gantry_protocol.errors import CorruptionError
+from gantry_protocol.process.files import DATA_MODE
 from gantry_protocol.types import Index
 
 from gantry_controller.raft.snapshot import Marker, SnapshotMeta
@@ -66,7 +67,7 @@ class SnapshotFile:
         self._path = snapshot_path(directory, index)
         self._unfinished = self._path.with_name(f"{self._path.name}.{kind}{_UNFINISHED}")
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._fd = os.open(self._unfinished, flags, 0o644)
+        self._fd = os.open(self._unfinished, flags, DATA_MODE)
         self._synced = 0
 
     def append(self, data: bytes) -> None:

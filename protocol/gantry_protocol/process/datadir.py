@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import json
 import os
+import stat
 import sys
 import time
 from pathlib import Path
@@ -19,13 +20,14 @@ from typing import Any, Literal, Self
 import google_crc32c
 
 from gantry_protocol.errors import CorruptionError, DataDirError, LockHeldError
-from gantry_protocol.process.files import atomic_write, make_directory
+from gantry_protocol.process.files import DATA_MODE, atomic_write, make_directory
 
 FORMAT = 1
 IDENTITY_FILE = "gantry.json"
 LOCK_FILE = "LOCK"
 
 _RETRY_S = 0.1
+_SHARED = stat.S_ISGID | stat.S_IWGRP
 _FOREIGN_BUT_HARMLESS = frozenset({LOCK_FILE, "lost+found", f".{IDENTITY_FILE}.tmp"})
 
 Kind = Literal["controller", "broker"]
@@ -106,6 +108,18 @@ class DataDir:
         self.close()
 
 
+def share_with_group(directory: Path) -> None:
+    """Let the group write what this process creates, where ``directory`` is the group's to write.
+
+    So the kubelet leaves a volume with the pod's fsGroup: group-writable, with the set-group-ID
+    bit. The next process there may have another user of the same group, as on platforms that give
+    a user to each pod. The umask is the process's, which has one data directory.
+    """
+    if directory.stat().st_mode & _SHARED == _SHARED:
+        before = os.umask(0o077)  # there is no way to ask; nothing else runs yet
+        os.umask(before & ~stat.S_IWGRP)
+
+
 class _LockFile:
     """The lock on one directory, tried until it is had."""
 
@@ -114,7 +128,8 @@ class _LockFile:
         self._announced = False
         try:
             make_directory(directory)
-            self.descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+            share_with_group(directory)
+            self.descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, DATA_MODE)
         except OSError as error:
             raise DataDirError(
                 f"The data directory {directory} cannot be used: {error.strerror or error}."

@@ -10,6 +10,8 @@ from pathlib import Path
 from gantry_protocol.errors import ConfigError
 
 SECRET_FILE_BYTES_MAX = 4096
+DATA_MODE = 0o664
+"""Of files that hold data. The process's umask decides about the group: see `datadir`."""
 
 
 def fsync_directory(directory: Path) -> None:
@@ -21,7 +23,7 @@ def fsync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def atomic_write(path: Path, data: bytes, *, mode: int = DATA_MODE) -> None:
     """Replace ``path`` with ``data``, durably.
 
     There is one temporary name per path, so concurrent writers of one path must exclude each other;

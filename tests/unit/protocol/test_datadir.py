@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gantry_protocol.errors import CorruptionError, DataDirError, LockHeldError
 from gantry_protocol.process.datadir import IDENTITY_FILE, LOCK_FILE, DataDir
+from gantry_protocol.process.files import atomic_write, make_directory
 
 IDENTITY = {"clusterUid": "u-1", "nodeId": "1"}
 
@@ -141,3 +145,35 @@ def test_waiting_ends_in_time(directory: Path) -> None:
         pytest.raises(LockHeldError, match=r"after 0\.01 s"),
     ):
         DataDir.open(directory, "controller", IDENTITY, wait_s=0.01)
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    """As containers have it, and put back afterwards."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("mode", "files", "folders"),
+    [
+        pytest.param(0o2775, 0o664, 0o2775, id="a volume with an fsGroup"),
+        pytest.param(0o2770, 0o664, 0o2775, id="likewise"),
+        pytest.param(0o755, 0o644, 0o755, id="of one user"),
+        pytest.param(0o2755, 0o644, 0o2755, id="of a group that may not write"),
+        pytest.param(0o775, 0o644, 0o755, id="whose files are of no group of its own"),
+    ],
+)
+def test_files_are_the_groups_where_the_directory_is(
+    tmp_path: Path, umask: None, mode: int, files: int, folders: int
+) -> None:
+    path = tmp_path / "volume"
+    path.mkdir()
+    path.chmod(mode)
+    with DataDir.open(path, "broker", IDENTITY):
+        make_directory(path / "below")
+        atomic_write(path / "below" / "file", b"x")
+        made = {entry: stat.S_IMODE(entry.stat().st_mode) for entry in path.rglob("*")}
+    assert made.pop(path / "below") == folders
+    assert set(made.values()) == {files}
