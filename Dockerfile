@@ -39,12 +39,13 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /usr/share/doc /usr/share/man \
     && groupadd --gid 10001 gantry \
     && useradd --uid 10001 --gid gantry --no-create-home --home-dir /var/lib/gantry --shell /usr/sbin/nologin gantry \
-    && install -d -o gantry -g gantry /var/lib/gantry
+    && install -d -o gantry -g root -m 2775 /var/lib/gantry
 COPY --from=build-gantry /opt/gantry /opt/gantry
+# HOME: a user that the platform assigns has none, and group root, which may write there without a volume.
 # PYTHONSAFEPATH: the working directory is never importable. Bytecode was written at install, for a start in half a
 # second, and removed where nobody imports it (a class for each kind and verb of Kubernetes); it is not written later:
 # the root file system is read-only.
-ENV PATH=/opt/gantry/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ENV PATH=/opt/gantry/bin:$PATH HOME=/var/lib/gantry PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /var/lib/gantry
 ENTRYPOINT ["gantry"]
@@ -67,7 +68,7 @@ RUN apt-get update -qq \
     && useradd --uid 10001 --gid gantry --no-create-home --home-dir /tmp --shell /usr/sbin/nologin gantry
 COPY --from=build-pipeline /opt/gantry /opt/gantry
 # The root file system is read-only; what Spark spills and its workers write goes to /tmp, a volume.
-ENV PATH=/opt/gantry/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LANG=C.UTF-8
+ENV PATH=/opt/gantry/bin:$PATH HOME=/tmp PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LANG=C.UTF-8
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["gantry"]

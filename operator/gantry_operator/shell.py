@@ -47,6 +47,11 @@ class WatchEndedError(GantryError):
     exit_code = EXIT_TEMPORARY
 
 
+_IDENTITY = cast("Any", names.FIELD_MANAGER)
+"""Of peers, of which there are none. Else kopf asks for the user's name, and a user that the
+platform assigned has none."""
+
+
 class _NoEssence(kopf.DiffBaseStorage):
     """Nobody asks what changed, so no copy of each object is made on each event.
 
@@ -215,6 +220,7 @@ async def run_watches(
         registry=kopf_registry(sessions, hear),
         settings=kopf_settings(),
         standalone=True,
+        identity=_IDENTITY,
         clusterwide=not namespaces,
         namespaces=list(namespaces),
     )

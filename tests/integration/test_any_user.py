@@ -24,7 +24,9 @@ from support.broker_processes import Group
 from support.loopback_controller import CLUSTER, GROUP
 from support.other_user import ASSIGNED, ASSIGNED_LATER, IMAGE, User
 from support.patience import PATIENCE_S, STARTS_WITHIN_S
+from support.pretend_cluster import PretendCluster
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(bool(other_user.possible()), reason=other_user.possible())
 OTHER = User(20_000, 0, IMAGE.volume_group)
 
@@ -144,6 +146,25 @@ async def test_a_controller_goes_on_where_another_user_stopped(
                 node.process.kill()
                 node.process.wait()
             assert kept_from_the_group(volume) == []
+
+
+async def test_an_operator_runs_under_any_user(tmp_path: Path) -> None:
+    """It has no volume; what it is told to write is nothing."""
+    async with PretendCluster() as cluster:
+        cluster.load(ROOT / "crds")
+        (port,) = free_ports(1)
+        with other_user.volume(ASSIGNED) as scratch:
+            config = cluster.write_kubeconfig(scratch / "kubeconfig")
+            config.chmod(0o644)
+            told = {"GANTRY_KUBECONFIG": str(config), "GANTRY_HTTP_PORT": str(port)}
+            operator = Stranger(ASSIGNED, scratch, tmp_path / "operator.log", "operator", **told)
+            try:
+                await ready(f"http://127.0.0.1:{port}/readyz", operator)
+                assert runs_as(operator.process.pid) == ASSIGNED.user
+                assert await asyncio.to_thread(operator.end) == 0
+            finally:
+                operator.process.kill()
+                operator.process.wait()
 
 
 async def ready(url: str, node: Stranger) -> None:
