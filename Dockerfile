@@ -62,7 +62,7 @@ RUN /opt/build/bin/pip --python /opt/gantry/bin/python install --no-deps /dist/*
 
 FROM $BASE_IMAGE AS pipeline
 RUN apt-get update -qq \
-    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 default-jre-headless \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 default-jre-headless libnss-wrapper \
     && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /usr/share/doc /usr/share/man \
     && groupadd --gid 10001 gantry \
     && useradd --uid 10001 --gid gantry --no-create-home --home-dir /tmp --shell /usr/sbin/nologin gantry

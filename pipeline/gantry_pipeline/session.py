@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_protocol.errors import EXIT_TEMPORARY, ConfigError, GantryError
 
-from gantry_pipeline import kubernetes
+from gantry_pipeline import kubernetes, nameless
 from gantry_pipeline.kubernetes import Executors
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ def running(
 
     Raises:
         NoSparkError: Java or PySpark is missing.
+        NamelessUserError: the user has no name, and there is nothing to give it one.
         ConfigError: executors were asked for where there can be none.
         TierRefusedError: a task or a stream met something in the tier that it must not go on with.
         SparkFailedError: anything else that Spark reports.
@@ -213,18 +214,19 @@ def running(
     log = Path(tempfile.mkdtemp(prefix="gantry-spark-"), "spark.log")
     keep = False
     try:
-        session = start(
-            name,
-            master=where.master,
-            driver_memory_mib=where.driver_memory_mib,
-            log=log,
-            java_options=java_options,
-            settings=_executors(where, log.parent),
-        )
-        try:
-            yield session
-        finally:
-            session.stop()
+        with nameless.named(log.parent):
+            session = start(
+                name,
+                master=where.master,
+                driver_memory_mib=where.driver_memory_mib,
+                log=log,
+                java_options=java_options,
+                settings=_executors(where, log.parent),
+            )
+            try:
+                yield session
+            finally:
+                session.stop()
     except (PySparkException, Py4JError) as error:
         sentence = told(str(error), log)
         keep = str(log) in str(sentence)
