@@ -112,7 +112,7 @@ def _lean(part: Model) -> Manifest:
 
 
 def placement(template: Template, component: str, instance: str) -> Manifest:
-    """Where the pods of an owner run."""
+    """The nodes on which the pods of an owner may run."""
     wish = template.spec
     affinity = wish.affinity.to_object() if wish.affinity else {}
     if "podAntiAffinity" not in affinity and wish.topology_spread_constraints is None:

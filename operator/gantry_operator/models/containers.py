@@ -1,4 +1,4 @@
-"""What a template may add to containers, and containers that it adds to pods.
+"""Additions of a template to containers, and containers that it adds to pods.
 
 The fields and their meaning are Kubernetes' own; they are repeated here so that the API server
 refuses what is not of their shape when it is written. Names, variables, ports and paths that Gantry

@@ -51,6 +51,7 @@ from sim.mutants import (
     shipments,
     snapshots,
     spread,
+    templates,
     tier_core,
     timers,
     tls,
@@ -110,6 +111,7 @@ MUTANTS = (
     *damage.MUTANTS,
     *product_tier.MUTANTS,
     *many_tiers.MUTANTS,
+    *templates.MUTANTS,
     *tier_core.MUTANTS,
     *product_remote.MUTANTS,
 )

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from gantry_operator import farewell, names
 from gantry_operator.api.kinds import CUSTOM, ENTITIES, MESSAGE_USER, OWNED
+from gantry_operator.builders.template import USER_ID
 from gantry_operator.plan.objects import OPTIONAL_KINDS
 from gantry_operator.shell import STOP_S
 
@@ -74,6 +75,30 @@ def test_the_operator_may_see_whether_its_own_namespace_ends_and_no_other() -> N
     assert text.count("namespaces]") == 1
     roles = (CHART / "templates" / "rbac.yaml").read_text(encoding="utf-8")
     assert roles.count("$home | nindent") == 2  # a ClusterRole, or the Role of that namespace
+
+
+def test_nobody_is_named_where_the_platform_chooses_the_user() -> None:
+    told = "{{- if not .Values.podSecurity.anyUser }}"
+    for name in ("deployment.yaml", "tests/available.yaml"):
+        text = (CHART / "templates" / name).read_text(encoding="utf-8")
+        (named,) = re.findall(rf"{re.escape(told)}\n(.*?)\n *{{{{- end }}}}", text, re.DOTALL)
+        ids = re.findall(r"runAs(?:User|Group): (\d+)", named)
+        assert set(ids) == {str(USER_ID)}
+        assert len(re.findall(r"runAs(?:User|Group)|fsGroup", text)) == len(ids)
+    group = (CHART / "templates" / "controllergroup.yaml").read_text(encoding="utf-8")
+    assert "{{- if .Values.podSecurity.anyUser }}\n      securityContext: {anyUser: true}" in group
+
+
+def test_the_images_name_the_same_user_and_a_home_for_any_other() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    images = text.split("\nFROM ")
+    ours = [image for image in images if "\nUSER " in image]
+    assert len(ours) == 2
+    for image in ours:
+        assert f"\nUSER {USER_ID}:{USER_ID}\n" in image
+        (home,) = re.findall(r" HOME=(\S+)", image)
+        assert f"--home-dir {home} " in image
+        assert f"\nWORKDIR {home}\n" in image
 
 
 def test_secrets_are_read_and_made_by_name_and_never_listed_or_written() -> None:
