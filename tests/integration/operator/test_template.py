@@ -38,6 +38,7 @@ async def test_additions_roll_through_once_and_go_again(world: World) -> None:
         assert [one["name"] for one in live["initContainers"]] == ["prepare"]
         assert {"name": "TZ", "value": "UTC"} in live["containers"][0]["env"]
         assert live["terminationGracePeriodSeconds"] == 60
+        assert world.condition("Altered")["status"] == "", "it is the owner's, not somebody's"
 
         def version() -> str:
             text: str = world.require(STATEFULSET, "orders-broker")["metadata"]["resourceVersion"]
