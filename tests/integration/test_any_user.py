@@ -167,6 +167,36 @@ async def test_an_operator_runs_under_any_user(tmp_path: Path) -> None:
                 operator.process.wait()
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("door", {"GROUP": "g", "CLUSTER": "c", "CONTROLLERS": "127.0.0.1:1", "PORT": "0"}),
+        (
+            "front",
+            {"CLUSTER": "c", "CONTROLLERS": "127.0.0.1:1", "PORTS": "1"}
+            | {"ALLOW_UNAUTHENTICATED": "true"},
+        ),
+        ("proxy", {"NAMESERVER": "127.0.0.1:1", "GRPC_PORT": "0"}),
+    ],
+)
+async def test_who_keeps_nothing_runs_under_any_user(
+    tmp_path: Path, command: str, told: dict[str, str]
+) -> None:
+    http, first = free_ports(2)
+    ports = {"HTTP_PORT": str(http)} | ({"FIRST_PORT": str(first)} if command == "front" else {})
+    env = {f"GANTRY_{key}": text for key, text in (told | ports).items()}
+    with other_user.volume(ASSIGNED) as nothing:
+        process = Stranger(ASSIGNED, nothing, tmp_path / "log", command, **env)
+        try:
+            await ready(f"http://127.0.0.1:{http}/livez", process)
+            assert runs_as(process.process.pid) == ASSIGNED.user
+            assert await asyncio.to_thread(process.end) == 0
+        finally:
+            process.process.kill()
+            process.process.wait()
+        assert list(nothing.iterdir()) == []
+
+
 async def ready(url: str, node: Stranger) -> None:
     """Until it says that it is."""
     async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as session:
