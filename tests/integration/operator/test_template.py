@@ -9,6 +9,7 @@ import pytest
 from gantry_local.apiserver.errors import StatusError
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET
 from integration.operator.operator_world import World
+from integration.operator.test_announced import planned
 from integration.operator.test_steps import deletions, rolled
 from support import template_cases
 
@@ -52,6 +53,18 @@ async def test_additions_roll_through_once_and_go_again(world: World) -> None:
         await world.until(lambda: len(gone) == 3 and rolled(world), "they are taken out again")
         await world.settled()
         assert pod_spec(world) == plain
+
+
+async def test_a_plan_announces_what_a_template_costs_and_why_it_is_refused(world: World) -> None:
+    async with world.operator():
+        await world.up()
+        found = await planned(world, template={"spec": template_cases.FULL})
+        restarts = [name for step in found["course"]["steps"] for name in step["pods"]]
+        assert restarts == ["orders-broker-2", "orders-broker-1", "orders-broker-0"]
+        assert (await planned(world, template={"spec": {}}))["course"]["steps"] == []
+        taken = await planned(world, template={"spec": template_cases.mounted("/var/lib/gantry")})
+        assert taken["course"]["refused"] == "InvalidSpec"
+        assert "choose another mountPath" in taken["course"]["message"]
 
 
 def refusal(world: World, template: Json) -> str:
