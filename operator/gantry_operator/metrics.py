@@ -5,7 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 
 if TYPE_CHECKING:
     from gantry_operator.cache import Key
@@ -19,6 +25,7 @@ class Metrics:
     """All metrics of one operator."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        disable_created_metrics()  # a second gauge for every counter, which no other component has
         self.registry = registry
         self._reconciling()
         self._hearing()

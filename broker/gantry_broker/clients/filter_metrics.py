@@ -33,6 +33,6 @@ class FilterCollector(Collector):
         )
         yield CounterMetricFamily(
             "gantry_broker_filter_passed",
-            "Of these, those that passed and fitted into an answer.",
+            "Records that passed a filter in SQL and fitted into an answer.",
             value=self._filters.passed,
         )

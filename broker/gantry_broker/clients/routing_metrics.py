@@ -12,8 +12,12 @@ def routing_metrics(prefix: str, router: ClientRouter) -> Iterable[Metric]:
     """All of them, with names that begin with ``prefix``."""
     budget = router.budget
     for name, text, now in (
-        ("held_connections", "Waiting for a master.", router.held),
-        ("spliced_connections", "Passed on to the master.", router.spliced),
+        ("held_connections", "Client connections that wait for a master.", router.held),
+        (
+            "spliced_connections",
+            "Client connections that are passed on to the master.",
+            router.spliced,
+        ),
         (
             "splice_kept_bytes",
             "Requests without an answer, kept for the next master.",
@@ -23,7 +27,11 @@ def routing_metrics(prefix: str, router: ClientRouter) -> Iterable[Metric]:
         yield gauge(f"{prefix}_{name}", text, now)
     for name, text, total in (
         ("splices", "Connections handed to a master.", router.spliced_total),
-        ("splice_moves", "Of these, to the next master after another.", router.moved_total),
+        (
+            "splice_moves",
+            "Connections handed to the next master after another.",
+            router.moved_total,
+        ),
         (
             "splice_sends_given_again",
             "Sends that a master had not answered and the next one was given.",

@@ -29,7 +29,7 @@ class WaitingCollector(Collector):
         )
         yield GaugeMetricFamily(
             "gantry_broker_waiting_pull_bytes",
-            "About how much memory they hold.",
+            "About how much memory the pulls that wait hold.",
             value=0 if room is None else room.size_bytes,
         )
         yield CounterMetricFamily(

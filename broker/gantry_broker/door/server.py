@@ -235,7 +235,11 @@ class DoorCollector(Collector):
         )
         yield counter("gantry_door_asked", "Questions for the master.", door.asked)
         yield counter("gantry_door_answered", "Answers that named an epoch.", door.answered)
-        yield counter("gantry_door_stale_answers", "Of these, of a former epoch.", course.stale)
+        yield counter(
+            "gantry_door_stale_answers",
+            "Answers that named a former epoch: nobody is led by them.",
+            course.stale,
+        )
         yield gauge("gantry_door_connections", "Open client connections.", stats.connections)
         yield counter(
             "gantry_door_connections_refused",

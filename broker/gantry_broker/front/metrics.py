@@ -54,12 +54,12 @@ class FrontCollector(Collector):
         )
         yield gauge(
             "gantry_front_appending_bytes",
-            "Bytes that were sent to stores and not answered.",
+            "Bytes that were sent to stores and not answered; at most 64 MiB for each.",
             sum(store.appending_bytes for store in stores),
         )
         yield gauge(
             "gantry_front_store_requests",
-            "Other requests to stores that were not answered.",
+            "Other requests to stores that were not answered; at most 10,000 for each.",
             sum(store.waiting for store in stores),
         )
         yield counter(
@@ -74,7 +74,7 @@ class FrontCollector(Collector):
         )
         yield counter(
             "gantry_front_stores_refused",
-            "Refusals of storage processes.",
+            "Refusals of stores: not the master, another group, or an older epoch.",
             sum(group.connection.refused for group in groups),
         )
         yield counter(
@@ -124,12 +124,12 @@ class FrontCollector(Collector):
         )
         yield gauge(
             "gantry_front_held_connections",
-            "Of them, waiting for a master.",
+            "Client connections that wait for a master.",
             sum(group.router.held for group in groups),
         )
         yield gauge(
             "gantry_front_spliced_connections",
-            "Of them, passed on to a master.",
+            "Client connections that are passed on to a master.",
             sum(group.router.spliced for group in groups),
         )
         yield counter(

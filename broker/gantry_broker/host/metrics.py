@@ -326,7 +326,7 @@ def _repeats(group: ReplicationGroup) -> Iterable[Metric]:
     )
     yield counter(
         "gantry_broker_recent_keys_evicted",
-        "Of these, those that made room for newer ones before their time (repeat_keys).",
+        "Unique keys that made room for newer ones before their time (repeat_keys).",
         recent.evicted,
     )
     found = CounterMetricFamily(
@@ -358,12 +358,12 @@ def _reads(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
     )
     yield counter(
         "gantry_broker_replica_pulls_sent_back",
-        "Of these, sent to the master while they waited, as this member was out of touch or left.",
+        "Pulls sent to the master while they waited, as this member was out of touch or left.",
         reads.sent_back,
     )
     yield gauge(
         "gantry_broker_replica_pulls_waiting",
-        "Of these, those that wait for a record.",
+        "Pulls at a replica that wait for a record.",
         reads.parked,
     )
     consumers = GaugeMetricFamily(
@@ -416,13 +416,17 @@ def _mapped(hosted: HostedGroup) -> Iterable[Metric]:
     for name, text, value in (
         (
             "passed_on",
-            "Those that another group's master was asked.",
+            "Requests about mapped queues that another group's master was asked.",
             0 if mapped is None else mapped.passed_on,
         ),
-        ("waited", "Those that have waited.", 0 if mapped is None else mapped.waited),
+        (
+            "waited",
+            "Requests about mapped queues that have waited.",
+            0 if mapped is None else mapped.waited,
+        ),
         (
             "refused",
-            "Those that waited in vain, or found no room.",
+            "Requests about mapped queues that waited in vain, or found no room.",
             0 if mapped is None else mapped.refused,
         ),
     ):

@@ -328,6 +328,16 @@ class BrokerCollector:
             "Members of the sync-state set, as the serving master knows it; 0 elsewhere.",
             0 if master is None else master.in_sync,
         )
+        yield gauge(
+            "gantry_broker_in_sync_replicas_min",
+            "Members of that set that a send needs, on the serving master; 0 elsewhere.",
+            0 if master is None else master.min_in_sync,
+        )
+        yield gauge(
+            "gantry_broker_replicas",
+            "Members that the group should have, on the serving master; 0 elsewhere.",
+            0 if master is None or core is None else core.view.replicas,
+        )
         agent = group.agent
         yield counter(
             "gantry_broker_heartbeats",
@@ -537,7 +547,7 @@ class BrokerCollector:
         )
         yield gauge(
             "gantry_broker_unserved_bytes",
-            "Of frames that are not whole, or wait for their turn.",
+            "Bytes of frames that are not whole, or wait for their turn.",
             stats.partial_bytes,
         )
         yield counter("gantry_broker_requests", "Requests served.", stats.requests)

@@ -89,7 +89,7 @@ class BoundMetrics(Collector):
         )
         yield _count(
             "imported_brokers_refused_total",
-            "Reports of further ones, beyond that table's bound.",
+            "Brokers of the old kind that were not heard, since too many are.",
             self._of.imports.refused,
         )
         yield _count("watchers_refused_total", "Watches beyond their bound.", self._of.hub.refused)
@@ -126,7 +126,7 @@ def _peers(stats: LinkStats) -> Iterator[Metric]:
     yield _count("peer_messages_sent_total", "Raft messages for peers.", stats.sent)
     yield _count(
         "peer_messages_dropped_total",
-        "Of these, dropped: no connection, or too much waited in it. Raft repeats what matters.",
+        "Raft messages for peers that were dropped; Raft repeats what matters.",
         stats.dropped,
     )
     yield _count("peer_messages_received_total", "Raft messages of peers.", stats.received)

@@ -139,7 +139,7 @@ class Metrics(Collector):
         )
         yield _count(
             "long_answers_refused_total",
-            "Those beyond the bound.",
+            "Lists, and routes of many groups, that were refused as too many.",
             self._dispatcher.long_answers.refused,
         )
         yield _count(

@@ -65,9 +65,11 @@ class SnapshotMetrics(Collector):
         """The families, in a fixed order."""
         stats, shipped = self._node.snapshots.stats, self._node.traffic.sender.stats
         yield _count("snapshots_taken_total", "Snapshots this node took.", stats.taken)
-        yield _count("snapshots_installed_total", "Snapshots it got from a peer.", stats.installed)
+        yield _count(
+            "snapshots_installed_total", "Snapshots this node got from a peer.", stats.installed
+        )
         yield _count("snapshots_failed_total", "Snapshots that were given up.", stats.failed)
-        yield _count("snapshots_sent_total", "Snapshots it gave to peers.", shipped.sent)
+        yield _count("snapshots_sent_total", "Snapshots this node gave to peers.", shipped.sent)
         yield _count("snapshot_sent_bytes_total", "Bytes of snapshots sent.", shipped.sent_bytes)
         yield _count(
             "snapshot_received_bytes_total",
@@ -79,17 +81,19 @@ class SnapshotMetrics(Collector):
             "Connections that broke amid a snapshot; the next one went on there.",
             shipped.interrupted,
         )
-        yield _gauge("snapshot_index", "Last entry of the newest one.", self._node.snapshots.index)
-        yield _gauge("snapshot_bytes", "Size of the last one taken.", stats.last_bytes)
-        yield _gauge("snapshot_seconds", "Duration of the last one taken.", stats.last_s)
+        yield _gauge(
+            "snapshot_index", "Last entry of the newest snapshot.", self._node.snapshots.index
+        )
+        yield _gauge("snapshot_bytes", "Size of the last snapshot taken.", stats.last_bytes)
+        yield _gauge("snapshot_seconds", "Duration of the last snapshot taken.", stats.last_s)
         yield _gauge(
             "snapshot_longest_slice_seconds",
-            "Longest time the event loop stood still for one.",
+            "Longest time the event loop stood still for a snapshot.",
             stats.longest_slice_s,
         )
         yield _pauses(stats)
         yield _gauge(
-            "log_bytes_since_snapshot", "Applied log behind the newest one.", stats.log_bytes
+            "log_bytes_since_snapshot", "Applied log behind the newest snapshot.", stats.log_bytes
         )
         yield _gauge("log_file_bytes", "Size of the log's files.", self._node.log_file_bytes)
         yield _gauge(
@@ -97,7 +101,11 @@ class SnapshotMetrics(Collector):
             "How long the log's disk has owed a confirmation without any.",
             self._node.disk_silent_s,
         )
-        yield _gauge("disk_hangs", "1 while that is too long.", int(self._node.disk_hangs))
+        yield _gauge(
+            "disk_hangs",
+            "1 while the log's disk has been silent for too long.",
+            int(self._node.disk_hangs),
+        )
         yield _count(
             "disk_gave_way_total",
             "Times this node led, its disk hung, and it let another lead.",
@@ -106,7 +114,9 @@ class SnapshotMetrics(Collector):
         held = self._node.messages_held
         yield _gauge("messages_held", "Messages that wait for the log's disk.", len(held))
         yield _count(
-            "messages_held_dropped_total", "Of these, dropped beyond the bound.", held.dropped
+            "messages_held_dropped_total",
+            "Messages dropped as too many waited for the log's disk.",
+            held.dropped,
         )
 
 

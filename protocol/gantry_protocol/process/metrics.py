@@ -25,7 +25,7 @@ class LookupsCollector(Collector):
         """One counter, by outcome."""
         made = CounterMetricFamily(
             "gantry_dns_lookups",
-            "Names looked up in DNS: answered, failed, or an old address taken for want of one",
+            "Names looked up in DNS: answered, failed, or an old address taken for want of one.",
             labels=["outcome"],
         )
         for outcome, count in lookups.outcomes.items():

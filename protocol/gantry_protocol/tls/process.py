@@ -134,7 +134,11 @@ class TlsCollector(Collector):
                 tls.reload_failures,
             ),
             ("handshakes", "TLS handshakes of clients that ended well.", tls.handshakes),
-            ("handshake_failures", "Those that did not.", tls.handshake_failures),
+            (
+                "handshake_failures",
+                "TLS handshakes of clients that failed.",
+                tls.handshake_failures,
+            ),
             (
                 "plain_refused",
                 "Connections ended since TLS is enforced and they began without.",

@@ -16,8 +16,12 @@ _GAUGES: Figures[LiteRequests] = (
         "Lite topics that clients take, each counted per client.",
         lambda lite: lite.book.registry.count,
     ),
-    ("clients", "Clients that take some.", lambda lite: len(lite.book.registry.clients)),
-    ("waiting", "Requests that wait for a message.", lambda lite: len(lite.popping.polls)),
+    ("clients", "Clients that take lite topics.", lambda lite: len(lite.book.registry.clients)),
+    (
+        "waiting",
+        "Requests that wait for a message of lite topics.",
+        lambda lite: len(lite.popping.polls),
+    ),
     (
         "unserved",
         "1 while lite topics are not served, since subscriptions were not read.",
@@ -25,10 +29,18 @@ _GAUGES: Figures[LiteRequests] = (
     ),
 )
 _COUNTERS: Figures[LiteRequests] = (
-    ("messages", "Messages handed out.", lambda lite: lite.popping.taking.popped),
-    ("again", "Of these, those handed out before.", lambda lite: lite.popping.taking.again),
-    ("dead", "Messages sent to the dead letters.", lambda lite: lite.popping.taking.buried),
-    ("gone", "Messages in flight that left the log.", lambda lite: lite.popping.taking.gone),
+    ("messages", "Messages of lite topics handed out.", lambda lite: lite.popping.taking.popped),
+    ("again", "Messages of lite topics handed out again.", lambda lite: lite.popping.taking.again),
+    (
+        "dead",
+        "Messages of lite topics sent to the dead letters.",
+        lambda lite: lite.popping.taking.buried,
+    ),
+    (
+        "gone",
+        "Messages of lite topics that left the log in flight.",
+        lambda lite: lite.popping.taking.gone,
+    ),
     ("looks", "Looks at lite topics for messages.", lambda lite: lite.popping.looks),
     ("ended", "Lite topics whose time was over.", lambda lite: lite.expiry.ended),
     (
@@ -36,13 +48,17 @@ _COUNTERS: Figures[LiteRequests] = (
         "Lite topics that clients lost to others of their group.",
         lambda lite: lite.subscribing.evicted,
     ),
-    ("silent", "Clients that were given up.", lambda lite: lite.subscribing.silent),
-    ("over_quota", "Subscriptions that were too many.", lambda lite: lite.subscribing.over_quota),
-    ("refused", "Appends that were refused.", lambda lite: lite.book.refused),
-    ("renewed", "Whole subscriptions written anew.", lambda lite: lite.book.renewed),
+    ("silent", "Clients of lite topics that were given up.", lambda lite: lite.subscribing.silent),
+    (
+        "over_quota",
+        "Subscriptions to lite topics that were too many.",
+        lambda lite: lite.subscribing.over_quota,
+    ),
+    ("refused", "Appends about lite topics that were refused.", lambda lite: lite.book.refused),
+    ("renewed", "Whole subscriptions to lite topics written anew.", lambda lite: lite.book.renewed),
     (
         "full",
-        "Requests that found no room to wait.",
+        "Requests for lite topics that found no room to wait.",
         lambda lite: lite.popping.polls.room.refused + lite.subscribing.early.room.refused,
     ),
 )

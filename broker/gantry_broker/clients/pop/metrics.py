@@ -30,7 +30,11 @@ _GAUGES: Figures[PopRequests] = (
 )
 _COUNTERS: Figures[PopRequests] = (
     ("messages", "Messages handed out.", lambda pops: pops.taking.popped),
-    ("again", "Of these, those handed out before.", lambda pops: pops.taking.again),
+    (
+        "again",
+        "Messages handed out again, after their invisible time.",
+        lambda pops: pops.taking.again,
+    ),
     ("acks", "Messages acknowledged.", lambda pops: pops.acked),
     ("changes", "Invisible times changed.", lambda pops: pops.changed),
     ("over", "Receipts that were over, or unknown.", lambda pops: pops.over),

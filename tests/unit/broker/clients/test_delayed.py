@@ -233,8 +233,6 @@ async def test_metrics(mastership, group) -> None:
         for family in collector.collect()
         for sample in family.samples
     }
-    page = (Path(__file__).resolve().parents[4] / "docs" / "broker-metrics.md").read_text("utf-8")
-    assert all(f"`{name}`" in page for name, *_ in found)
     assert found["gantry_broker_delay_pending", "3"] == 1
     assert found["gantry_broker_delay_overdue_seconds", "3"] == 0
     assert found["gantry_broker_delay_messages_total", "delivered"] == 1
