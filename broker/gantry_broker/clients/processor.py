@@ -31,6 +31,7 @@ from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.delivery import Delivery
 from gantry_broker.clients.drain import GRACE_S, GroupDrain, Leaving, Staying
 from gantry_broker.clients.inspection import Inspection
+from gantry_broker.clients.lag import ConsumerLag
 from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.lite.requests import LiteRequests
 from gantry_broker.clients.mapped.committed_later import CommittedLater
@@ -122,6 +123,7 @@ class ClientProcessor:
     Attributes:
         drain: of the group, if it is drained.
         age: forgets the offsets that nobody uses.
+        lag: how far consumer groups are behind.
         delivery: brings parked messages to their queues.
         lite: lite topics.
         mapped: requests about mapped topics.
@@ -343,6 +345,7 @@ class ClientProcessor:
             offsets_kept_hours,
             lambda: self.pops.taking.take_groups() | self.lite.popping.taking.take_groups(),
         )
+        self.lag = ConsumerLag(view.store, view.store.committed, self._sessions)
         self.delivery = self.drain.delivery = Delivery(view, levels, clock, self.recalls)
         self.drain.learned()
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
@@ -466,6 +469,7 @@ class ClientProcessor:
             self.throttle.close()
         self.drain.close()
         self.age.close()
+        self.lag.close()
         self.delivery.close()
         self._rounds.close()
         self.transactions.close()

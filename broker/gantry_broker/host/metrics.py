@@ -1,5 +1,6 @@
 """Readiness, status and metrics of all the groups that one process hosts."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.clients.delivery import Delivery
 from gantry_broker.clients.filter_metrics import FilterCollector
+from gantry_broker.clients.lag import ConsumerLag
+from gantry_broker.clients.lag_metrics import LagCollector
 from gantry_broker.clients.lite.metrics import LiteCollector
 from gantry_broker.clients.lite.requests import LiteRequests
 from gantry_broker.clients.pop.metrics import PopCollector
@@ -285,6 +288,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from TierCollector(lambda: group.tier.service, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()
+    yield from LagCollector(lambda: _lag(hosted), time.time).collect()
     yield from StoreCollector(hosted.stores, hosted.name).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
     yield from PopCollector(lambda: _pops(hosted)).collect()
@@ -385,6 +389,10 @@ def _reads(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
 
 def _delivery(hosted: HostedGroup) -> Delivery | None:
     return None if hosted.processor is None else hosted.processor.delivery
+
+
+def _lag(hosted: HostedGroup) -> ConsumerLag | None:
+    return None if hosted.processor is None else hosted.processor.lag
 
 
 def _lite(hosted: HostedGroup) -> LiteRequests | None:

@@ -308,6 +308,7 @@ class BrokerCollector:
         group = self._group
         core = group.core
         master = None if core is None else core.serving
+        view = None if core is None else core.view
         role = GaugeMetricFamily("gantry_broker_role", "1 for the present role.", labels=["role"])
         role.add_metric([role_name(group)], 1)
         yield role
@@ -336,7 +337,7 @@ class BrokerCollector:
         yield gauge(
             "gantry_broker_replicas",
             "Members that the group should have, on the serving master; 0 elsewhere.",
-            0 if master is None or core is None else core.view.replicas,
+            0 if master is None or view is None else view.replicas,
         )
         agent = group.agent
         yield counter(

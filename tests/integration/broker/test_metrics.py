@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import aiohttp
+from gantry_broker.clients.lag import Lag
 from prometheus_client.parser import text_string_to_metric_families
 from support.broker_cluster import send_command
 from support.metrics_page import check_section, exposed, names_on_page, of_their_own
@@ -25,6 +26,7 @@ async def test_page_names_every_metric_and_no_other(tmp_path: Path) -> None:
         hosted.remoting.error_answers.counts["SEND_MESSAGE", "disk"] = 1
         assert hosted.processor is not None
         hosted.processor.drain.began_s = 0.0
+        hosted.processor.lag.told["g", "T"] = Lag(1, 1_000)
         url = f"http://127.0.0.1:{cluster.master.server.http_port}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             families = list(text_string_to_metric_families(await answer.text()))

@@ -233,6 +233,14 @@ class ConsumerOffsets:
         rows += [(*key, offset) for key, offset in pending.items() if offset != GONE]
         return self._without_ending(rows)
 
+    def walk(self) -> Iterator[OffsetRow]:
+        """Confirmed offsets as of now, queue by queue; the table may change meanwhile."""
+        for (topic, queue_id), rows in list(self._applied.items()):
+            for group in [group for group, _ in rows.items()]:
+                offset = self.query(group, topic, queue_id)
+                if offset is not None:
+                    yield group, topic, queue_id, offset
+
     def _without_ending(self, rows: list[OffsetRow]) -> list[OffsetRow]:
         return [row for row in rows if not self._is_over(row[:3])] if self._ending else rows
 
