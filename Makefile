@@ -182,7 +182,7 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 	@$(PYTEST) tests/integration/pipeline
 
 .PHONY: interop
-interop: venv ## RocketMQ's own Java brokers, tools and clients (skipped without Java and Maven)
+interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus (skipped without Java, Maven, Go)
 	@$(PYTEST) -n 3 --dist loadfile tests/interop
 
 .PHONY: record
@@ -199,8 +199,9 @@ format: venv ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: venv ## write the generated files (crds/, docs/settings.md) anew
+generate: venv ## write the generated files (crds/, docs/settings.md, the chart's dashboards) anew
 	@$(BIN)/python -m gantry_operator.models.generate
+	@$(BIN)/python -m gantry_lab.dashboards
 
 .PHONY: wheels
 wheels: venv ## write dist/: what a cluster runs, and beside it the cluster of processes
@@ -238,6 +239,7 @@ imports: venv ## who may import whom
 .PHONY: generated
 generated: venv ## generated files are what their sources generate
 	@$(BIN)/python -m gantry_operator.models.generate --check
+	@$(BIN)/python -m gantry_lab.dashboards --check
 
 .PHONY: layout
 layout: venv ## folders, module sizes, dependencies, documents

@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, for whoever watches the broker.
+"""Lag of consumer groups, for whoever watches the broker.
 
 A serving master looks at the queues in which a group has committed something, some in each turn of
 the loop and at a bounded share of its time, so that a figure may be as old as a pass over all
@@ -34,7 +34,7 @@ Pair = tuple[str, str]  # consumer group, topic
 
 
 class Lag(msgspec.Struct):
-    """What a consumer group has yet to consume of a topic.
+    """The part of a topic that a consumer group has yet to consume.
 
     Attributes:
         messages: of all its queues here.

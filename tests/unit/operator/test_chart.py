@@ -132,3 +132,22 @@ def test_the_operator_may_do_what_it_does_with_every_kind_it_keeps() -> None:
         needed = {"get", "list", "watch", "create", "patch"}
         needed |= {"delete"} if kind.kind in OPTIONAL_KINDS else set()
         assert needed <= granted[kind.group, kind.plural], kind.kind
+
+
+def test_alerts_lead_to_where_the_runbooks_are_published() -> None:
+    template = (CHART / "templates" / "prometheusrule.yaml").read_text(encoding="utf-8")
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    named = re.search(
+        r'Files.Get "(.*?)" \| replace "(.*?)" .Values.prometheusRule.runbooks', template
+    )
+    assert named is not None
+    rules = (CHART / named[1]).read_text(encoding="utf-8")
+    assert rules.count(f"runbook_url: {named[2]}#") == rules.count("alert: ") > 0
+    assert (ROOT / named[2]).exists()
+    assert values["prometheusRule"]["runbooks"] == named[2]
+
+
+def test_what_needs_other_peoples_definitions_is_off() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    for part in ("podMonitor", "prometheusRule", "dashboards"):
+        assert values[part]["enabled"] is False
