@@ -26,6 +26,7 @@ VARIABLES = {"$namespace": ".*", "$instance": ".*", "$__rate_interval": "30s"}
 WITHOUT_DATA = (
     "gantry_tier_",  # the group has no tier
     "gantry_operator_fronts_available",  # nor fronts
+    "gantry_broker_delay_pending",  # no message is delayed
     "gantry_broker_error_answers_total",  # nothing has gone wrong
     "gantry_operator_drifts_total",
     "gantry_operator_stalled_watches_total",

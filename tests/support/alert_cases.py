@@ -98,11 +98,11 @@ def acting(name: str, pods: str) -> dict[str, str]:
 CASES = {
     "GantryGroupWithoutMaster": Case(
         {
-            controller("gantry_controller_groups_without_master", "bad", "0"): always(2),
+            controller("gantry_controller_groups_unserved", "bad", "0"): always(2),
             controller("gantry_controller_leading", "bad", "0"): always(1),
-            controller("gantry_controller_groups_without_master", "follower", "0"): always(1),
+            controller("gantry_controller_groups_unserved", "follower", "0"): always(1),
             controller("gantry_controller_leading", "follower", "0"): always(0),
-            controller("gantry_controller_groups_without_master", "election", "0"): "1 0x99",
+            controller("gantry_controller_groups_unserved", "election", "0"): "1 0x99",
             controller("gantry_controller_leading", "election", "0"): always(1),
         },
         0,

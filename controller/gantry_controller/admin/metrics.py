@@ -192,6 +192,11 @@ class Metrics(Collector):
             state.headless_count,
         )
         yield _gauge(
+            "groups_unserved",
+            "Broker groups without a master that this node hears, but for retired ones.",
+            self._watchman.groups_unserved,
+        )
+        yield _gauge(
             "groups_retired",
             "Broker groups on record whose owner is gone; nobody is sent there.",
             state.retired_count,

@@ -250,6 +250,11 @@ class Watchman:
         return len(self._overseer.who_wait())
 
     @property
+    def groups_unserved(self) -> int:
+        """The number of groups, but for retired ones, without a master that is heard."""
+        return sum(not self.may_serve(group) for group in self._machine.state.serving())
+
+    @property
     def floors_raised(self) -> int:
         """Rows that this node has proposed to raise floors with."""
         return self._overseer.floors.raised

@@ -19,6 +19,7 @@ from gantry_controller.metadata.events import (
     LiveMember,
     MapQueues,
     RegisterBroker,
+    RetireGroup,
     encode_event,
 )
 from gantry_controller.metadata.topic_table import Topic
@@ -229,6 +230,18 @@ async def test_watchers_hear_of_a_replica_that_fell_silent() -> None:
         assert harness.watchman.liveness_changes() == {(CLUSTER, NAME)}
         assert harness.watchman.brokers_heard() == 2
         assert harness.group.master_id == 1
+
+
+async def test_a_group_of_which_nobody_is_heard_is_unserved() -> None:
+    """Nobody can be elected, so its master stays on record; whoever watches has to hear of it."""
+    async with three_in_sync() as harness:
+        assert harness.watchman.groups_unserved == 0
+        await go_on(harness, 1.0, 2, 3)
+        await asyncio.sleep(3.0)
+        assert harness.watchman.groups_unserved == 1
+        assert harness.machine.state.headless_count == 0
+        harness.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid="u"))
+        assert harness.watchman.groups_unserved == 0
 
 
 async def test_knocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

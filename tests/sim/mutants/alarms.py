@@ -1,4 +1,4 @@
-"""Bugs in what is told of consumer groups that are behind: alarms that are missed, or are none."""
+"""Bugs in what alarms are raised by: lag of consumer groups, and groups that nobody serves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,27 @@ TESTS = "unit/broker/clients/test_lag.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(f"{LAG}:{place}", text, other)
-    return Mutant(name, "lag", what, (edit,), UnitTests(f"{TESTS}::{killer}"), quick=True)
+    return Mutant(name, "alarms", what, (edit,), UnitTests(f"{TESTS}::{killer}"), quick=True)
 
 
 MUTANTS = (
+    Mutant(
+        "unserved-with-a-dead-master",
+        "alarms",
+        "of a group whose brokers are all dead nobody hears, since its master stays on record",
+        (
+            Edit(
+                "gantry_controller.liveness.watchman:Watchman.groups_unserved",
+                "not self.may_serve(group)",
+                "group.master is None",
+            ),
+        ),
+        UnitTests(
+            "unit/controller/liveness/test_watchman.py::"
+            "test_a_group_of_which_nobody_is_heard_is_unserved"
+        ),
+        quick=True,
+    ),
     _mutant(
         "lag-of-who-is-there-only",
         "a consumer group that is gone has no lag, so nobody hears that it is gone",
