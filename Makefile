@@ -199,9 +199,13 @@ format: venv ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: venv ## write the generated files (crds/, docs/settings.md, the chart's dashboards) anew
+generate: venv ## write the generated files (crds/, docs/settings.md, docs/reference.md, the chart's dashboards) anew
 	@$(BIN)/python -m gantry_operator.models.generate
 	@$(BIN)/python -m gantry_lab.dashboards
+
+.PHONY: docs
+docs: venv ## the pages of docs/ as a site, build/docs/docs/index.html; a warning is an error
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -j auto -c docs -b html . build/docs
 
 .PHONY: wheels
 wheels: venv ## write dist/: what a cluster runs, and beside it the cluster of processes
