@@ -1,4 +1,4 @@
-"""docs/reasons.md has every reason of conditions and events, in the code's words, and what to do."""
+"""docs/reasons.md has every reason of conditions and events, in the code's words."""
 
 from __future__ import annotations
 
