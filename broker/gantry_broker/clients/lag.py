@@ -2,10 +2,10 @@
 
 A serving master looks at the queues in which a group has committed something, some in each turn of
 the loop and at a bounded share of its time, so that a figure may be as old as a pass over all
-offsets takes: 15 s, and two minutes for a million of them. Told is what somebody may act on. Who
-reads as BROADCASTING keeps its offsets itself, and a topic that the members of a group do not want
-any more is caught up by nobody; both are left out, and so are lite topics, of which there may be
-millions.
+offsets takes: seconds as a rule, minutes for a million of them. Told is what somebody may act on.
+Who reads as BROADCASTING keeps its offsets itself, and a topic that the members of a group do not
+want any more is caught up by nobody; both are left out, and so are lite topics, of which there may
+be millions.
 
 Bounds: ``TOLD_MAX`` pairs of a group and a topic, those first that are longest behind.
 """
@@ -25,7 +25,7 @@ from gantry_broker.store.tables.offsets import ConsumerOffsets, OffsetKey, Offse
 from gantry_broker.store.tables.resets import is_mark
 
 PASS_EVERY_S = 15.0
-SLICE = 100  # offsets in one turn of the loop
+SLICE = 50  # offsets in one turn of the loop: about a millisecond
 PAUSE_S = 0.01
 SHARE = 20  # a look costs at most one part in so many of the time
 TOLD_MAX = 1_000
