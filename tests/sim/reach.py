@@ -45,6 +45,7 @@ OUTSIDE = {  # of a file, or of one class or function of it
     "operator/models/generate.py": "writes files of this repository, from no process",
     "operator/models/schema.py": "the schema of these files",
     "operator/models/settings_page.py": "one of these files",
+    "operator/models/reference_page.py": "likewise",
     "operator/models/base.py::Model.__get_pydantic_json_schema__": "likewise",
 }
 

@@ -40,8 +40,8 @@ def built(program: str) -> str:
     source = BUILT / "source"
     source.mkdir(parents=True, exist_ok=True)
     shutil.copy(MODULE, source)
-    build = ["go", "build", "-mod=mod", "-tags", "remove_all_sd", "-o", f"{BUILT}/"]
-    subprocess.run([*build, f"{COMMANDS}/{program}"], cwd=source, check=True)
+    build = ["nice", "-n", "10", "go", "build", "-mod=mod", "-tags", "remove_all_sd"]
+    subprocess.run([*build, "-o", f"{BUILT}/", f"{COMMANDS}/{program}"], cwd=source, check=True)
     return str(BUILT / program)
 
 
