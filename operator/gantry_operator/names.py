@@ -19,7 +19,8 @@ FIELD_MANAGER: Final = "gantry-operator"
 one never releases fields of the other."""
 STATUS_FIELD_MANAGER: Final = "gantry-operator-status"
 REPLICAS_FIELD_MANAGER: Final = "gantry-operator-replicas"
-"""Owner of the replicas of fronts between the operator and an autoscaler that takes them over."""
+"""Owner of the replicas of fronts between the operator and an autoscaler that takes them over, and
+of those of brokers while a change of their template waits."""
 
 # Standard labels: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 LABEL_NAME: Final = "app.kubernetes.io/name"
@@ -74,6 +75,9 @@ ANNOTATION_SHARDS: Final = f"{GROUP}/shards"
 """On a broker StatefulSet: how many shards its pods host; none where they host one group."""
 ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
 """On the Deployment of fronts: who sets its replicas, `spec` or `autoscaler`."""
+ANNOTATION_TEMPLATE: Final = f"{GROUP}/template-hash"
+"""On a broker StatefulSet: hash of the pod template as the operator wished it, without what the API
+server and others add. It tells a change that restarts pods from one that does not."""
 FINALIZER: Final = f"{GROUP}/controller-metadata"
 """Set only while storage.whenDeleted of a BrokerGroup is Delete, or the deletionPolicy of what
 stands for a topic, a user or a consumer group. Removing it by hand leaves the group's metadata in

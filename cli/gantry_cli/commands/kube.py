@@ -133,6 +133,8 @@ async def status(output: str, kubeconfig: str | None, namespace: str | None) -> 
 def _show(found: Announcement) -> None:
     course = found.course
     click.echo(f"{found.kind} {found.namespace}/{found.name}: {_headline(found)}")
+    if found.approval:
+        click.echo(f"  Nothing is restarted before spec.update.approved is {found.approval}.")
     for number, step in enumerate(course.steps, start=1):
         gap = f"  (sends wait about {step.gap_ms} ms)" if step.gap_ms else ""
         click.echo(f"{number:4}. {step.message}{gap}")

@@ -134,6 +134,9 @@ def statefulset(
     order of restarts is a decision about roles, which the StatefulSet controller knows nothing of.
     """
     result = owned(owner, load.component, "apps/v1", "StatefulSet", load.statefulset)
+    template = _template_of(owner, load)
+    if load.component == names.BROKER:
+        annotations |= {"template_hash": digest(template)}
     if annotations:
         result["metadata"]["annotations"] = {
             f"{names.GROUP}/{key.replace('_', '-')}": text for key, text in annotations.items()
@@ -146,7 +149,7 @@ def statefulset(
         "updateStrategy": {"type": "OnDelete"},
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": names.selector(load.component, owner.metadata.name)},
-        "template": _template_of(owner, load),
+        "template": template,
     }
     if storage.type == "PersistentVolumeClaim":
         spec["volumeClaimTemplates"] = [_claim(storage)]

@@ -22,6 +22,7 @@ from gantry_operator.models.front_group import (
     FrontGroupStatus,
     ServedGroup,
 )
+from gantry_operator.models.operations import PendingChangeStatus
 from gantry_operator.models.tier import Tier, TierStatus
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "InvalidSpecError",
     "MasterStatus",
     "MemberStatus",
+    "PendingChangeStatus",
     "ServedGroup",
     "ShardsStatus",
     "SwitchoverStatus",

@@ -14,6 +14,7 @@ from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
 from gantry_operator.models.changes import ChangeStatus, FailoverStatus  # noqa: TC001 - as below
 from gantry_operator.models.network import BrokerNetworkPolicy
+from gantry_operator.models.operations import PendingChangeStatus, Update
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
     ControllerRef,
@@ -273,6 +274,9 @@ class BrokerGroupSpec(Model):
         default_factory=BrokerNetworkPolicy,
         description="Who may open connections to the brokers, as a NetworkPolicy.",
     )
+    update: Update = Field(
+        default_factory=Update, description="When a change that restarts pods is carried out."
+    )
     paused: bool = Field(
         default=False,
         description=(
@@ -430,6 +434,16 @@ class BrokerGroupStatus(Model):
             "All of it in one line, for example Healthy, Rolling 2/3, Refused NameTaken, Crashing "
             "with the process's last words, or Deleting with what it waits for."
         ),
+    )
+    image: str | None = Field(
+        default=None,
+        description="Image that a new pod gets now; absent before there is a StatefulSet.",
+        json_schema_extra=NOT_NULLABLE,
+    )
+    pending_change: PendingChangeStatus | None = Field(
+        default=None,
+        description="A change that waits for a person; absent otherwise.",
+        json_schema_extra=NOT_NULLABLE,
     )
     replicas: int = Field(default=0, ge=0, description="Pods that exist.")
     ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")

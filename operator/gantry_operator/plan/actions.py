@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from gantry_operator import names
+
 if TYPE_CHECKING:
     from gantry_protocol.admin import FrontsDeclaration, GroupDeclaration
 
@@ -38,6 +40,7 @@ class ApplyObject(Action, frozen=True, kw_only=True):
 
     Attributes:
         exists: seen live and owned by the resource.
+        manager: in whose name.
         kept: applied before, under a manager of its own: fields that stay as they are although the
             manifest does not name them any more.
     """
@@ -45,6 +48,7 @@ class ApplyObject(Action, frozen=True, kw_only=True):
     manifest: Body
     exists: bool
     kept: Body | None = None
+    manager: str = names.FIELD_MANAGER
 
 
 class DeleteObject(Action, frozen=True, kw_only=True):
@@ -192,10 +196,15 @@ class DeletePod(Action, frozen=True, kw_only=True):
 
 
 class ScaleDown(Action, frozen=True, kw_only=True):
-    """Apply a StatefulSet with one replica less; what was counted on is as in `DeletePod`."""
+    """Apply a StatefulSet with fewer replicas; what was counted on is as in `DeletePod`.
+
+    Attributes:
+        manager: in whose name.
+    """
 
     disruptive: ClassVar[bool] = True
     manifest: Body
+    manager: str = names.FIELD_MANAGER
     master_epoch: int | None = None
     sync_state_set: tuple[int, ...] = ()
     shards: tuple[Counted, ...] = ()

@@ -23,9 +23,16 @@ from gantry_operator.plan.actions import (
     SetFinalizer,
     WriteStatus,
 )
+from gantry_operator.plan.approval import (
+    ensure_meanwhile,
+    held_change,
+    hosted_meanwhile,
+    pending_status,
+    size_of,
+)
 from gantry_operator.plan.broker_status import broker_status
 from gantry_operator.plan.broker_steps import PlanStep, rolling_update, scale_down, taking_in
-from gantry_operator.plan.changes import last_change, last_failover
+from gantry_operator.plan.changes import expected_gap_ms, last_change, last_failover
 from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.drain import drain_reason, drain_status, keep_drain_finalizer
@@ -43,12 +50,20 @@ from gantry_operator.plan.workload import Workload, workload
 if TYPE_CHECKING:
     import datetime as dt
 
-    from gantry_operator.models import BrokerGroup, BrokerGroupStatus, SwitchoverStatus
+    from gantry_operator.models import (
+        BrokerGroup,
+        BrokerGroupStatus,
+        PendingChangeStatus,
+        SwitchoverStatus,
+    )
+    from gantry_operator.plan.approval import HeldChange
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
 STEP_CHECK_S = 2.0
 """While a step is under way. Events usually come sooner; this is for those that do not come."""
+BEGIN_CHECK_S = 0.1
+"""Between the announcement of a change that is approved already, and its first step."""
 UNSETTLED_CHECK_S = 5.0
 """While anything is not as wished."""
 
@@ -59,7 +74,6 @@ def plan_broker_group(
     """All that is to be done now, in order; `announces`: and what will follow, where it begins."""
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     accepted = accept_broker_group(seen, statefulset)
-    groups = known_groups(seen)
     load = workload(statefulset, seen.pods)
     old_switchover = seen.previous.switchover if seen.previous else None
     if seen.meta.deletion_timestamp is not None:
@@ -76,27 +90,52 @@ def plan_broker_group(
         status = broker_status(seen, accepted, ending, old_switchover, now)
         status = status.model_copy(update={"drain": drain})
         # A group that is drained serves its clients, also through failovers.
-        serving = [] if drain is None else _for_clients(seen, groups)
+        serving = [] if drain is None else _for_clients(seen, known_groups(seen))
         told = broker_events(seen.previous, status) if drain is not None else []
         return [*serving, *_write(seen, status), *told, *steps]
+    held = _held(seen, accepted, load, now, announces=announces)
+    if held is not None and seen.group is not None:
+        seen = hosted_meanwhile(seen, seen.group)
+    groups = known_groups(seen)
     actions = _for_clients(seen, groups)
     moved, step = old_switchover, None
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
     if acting:
         assert seen.group is not None, "an accepted resource has been parsed"
-        actions += _ensure(seen, seen.group, load)
+        actions += _ensure(seen, seen.group, load, held=held is not None)
         actions += shrink_steps(seen, seen.group, now)
-        moved, step = _next_step(seen, seen.group, accepted, load)
+        moved, step = _next_step(seen, seen.group, accepted, load, held=held is not None)
         step = step or taking_in(actions, load) or shrinking(seen, seen.group, now)
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
-    status = broker_status(seen, accepted, step, moved, now)
+    status = broker_status(seen, accepted, step, moved, now, held)
     status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting)
         status = status.model_copy(update={"drain": drain})
-    actions += _report(seen, status, step) + _check_again(seen, status, step)
+    begins = held is not None and held[0].reason == Reason.APPLYING
+    actions += _report(seen, status, step) + _check_again(seen, status, step, begins=begins)
     return with_check(seen.image_wait, actions)
+
+
+def _held(
+    seen: BrokerObserved,
+    accepted: Acceptance,
+    load: Workload | None,
+    now: dt.datetime,
+    *,
+    announces: bool,
+) -> tuple[HeldChange, PendingChangeStatus] | None:
+    """The change that waits for a person, and what it would do; None if there is none."""
+    group = seen.group
+    if group is None or load is None or not accepted.usable or not group.spec.update.is_supervised:
+        return None
+    held = held_change(seen, group, _objects(seen, group, load.replicas))
+    if held is None:
+        return None
+    planner = partial(plan_broker_group, announces=False) if announces else None
+    gap_ms = expected_gap_ms(seen.previous)
+    return held, pending_status(seen, held, now, planner, gap_ms=gap_ms)
 
 
 def _proved(
@@ -116,7 +155,8 @@ def _proved(
             step,
             now,
             partial(plan_broker_group, announces=False),
-            ready=ready is not None and ready.status == "True",
+            ready=ready is not None
+            and (ready.status == "True" or ready.reason == Reason.WAITING_FOR_APPROVAL),
         )
     return status.model_copy(update=update)
 
@@ -141,13 +181,15 @@ def _for_clients(seen: BrokerObserved, groups: tuple[ObservedGroup, ...]) -> lis
     return actions
 
 
-def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> list[Action]:
+def _ensure(
+    seen: BrokerObserved, group: BrokerGroup, load: Workload | None, *, held: bool
+) -> list[Action]:
     # Scaling up is applied at once; scaling down is a disruptive step of its own.
     replicas = max(group.spec.replicas, load.replicas if load else 0)
     actions: list[Action] = []
     actions += steady.keep_finalizer(seen, group) or keep_drain_finalizer(seen, group)
     wished = _objects(seen, group, replicas)
-    actions += ensure(wished, seen.objects)
+    actions += ensure_meanwhile(seen, wished) if held else ensure(wished, seen.objects)
     actions += surplus(seen.meta.uid, wished, seen.objects)
     for part in present_groups(seen):
         actions += steady.declare_group(part, group, replicas)
@@ -187,6 +229,8 @@ def _next_step(
     group: BrokerGroup,
     accepted: Acceptance,
     load: Workload | None,
+    *,
+    held: bool,
 ) -> tuple[SwitchoverStatus | None, PlanStep | None]:
     """The disruptive rules by rank; the first that has something to do or to wait for decides.
 
@@ -202,7 +246,12 @@ def _next_step(
     if step is None:
         manifest = _objects(seen, group, max(load.replicas - 1, group.spec.replicas))[-1]
         step = scale_down(
-            groups, load, wished=group.spec.replicas, min_in_sync=minimum, manifest=manifest
+            groups,
+            load,
+            wished=group.spec.replicas,
+            min_in_sync=minimum,
+            manifest=size_of(manifest) if held else manifest,
+            manager=names.REPLICAS_FIELD_MANAGER if held else names.FIELD_MANAGER,
         )
     if step is None:
         step = rolling_update(groups, load, min_in_sync=minimum)
@@ -224,8 +273,10 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 
 
 def _check_again(
-    seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
+    seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None, *, begins: bool
 ) -> list[Action]:
+    if begins:  # with the next plan, which finds it announced
+        return [CheckAgain(after_s=BEGIN_CHECK_S)]
     if step is not None or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     settled = all(

@@ -15,11 +15,13 @@ from gantry_operator import names
 from gantry_operator.models import (
     BrokerGroupStatus,
     Condition,
+    ConditionStatus,
     MasterStatus,
     MemberStatus,
     SwitchoverStatus,
 )
 from gantry_operator.plan.additions import report_additions
+from gantry_operator.plan.approval import running_image
 from gantry_operator.plan.broker_steps import may_tell_crash
 from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.crashes import crash_loop, crash_words
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
 
     from gantry_protocol.admin import MemberView
 
+    from gantry_operator.models import PendingChangeStatus
     from gantry_operator.plan.acceptance import Acceptance
+    from gantry_operator.plan.approval import HeldChange
     from gantry_operator.plan.broker_steps import PlanStep
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
@@ -55,17 +59,20 @@ def broker_status(
     step: PlanStep | None,
     switchover: SwitchoverStatus | None,
     now: dt.datetime,
+    held: tuple[HeldChange, PendingChangeStatus] | None = None,
 ) -> BrokerGroupStatus:
-    """The status that follows from an observation."""
+    """The status that follows from an observation; `held`: a change that waits, and what it is."""
     groups = known_groups(seen)
     joined = None if seen.shards or not groups else groups[0]
     old = seen.previous or BrokerGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
     wished = seen.group.spec.replicas if seen.group else len(seen.pods)
-    conditions = _conditions(seen, accepted, groups, step, now)
+    conditions = _conditions(seen, accepted, groups, step, now, held)
     status = old.model_copy(
         update={
             "observed_generation": seen.meta.generation,
+            "image": running_image(seen),
+            "pending_change": held[1] if held is not None else None,
             "replicas": len(seen.pods),
             "ready_replicas": ready,
             "ready": f"{ready}/{wished}",
@@ -94,7 +101,9 @@ def _extents(seen: BrokerObserved, status: BrokerGroupStatus) -> dict[str, str]:
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     load = workload(statefulset, seen.pods)
     in_sync = status.in_sync
+    pending = status.pending_change
     return {
+        Reason.WAITING_FOR_APPROVAL: f"of {pending.id}" if pending is not None else "",
         Reason.ROLLING_UPDATE: load.replaced() if load is not None else "",
         Reason.STARTING: status.ready,
         Reason.REPLICA_CATCHING_UP: in_sync,
@@ -172,6 +181,7 @@ def _conditions(
     groups: tuple[ObservedGroup, ...],
     step: PlanStep | None,
     now: dt.datetime,
+    held: tuple[HeldChange, PendingChangeStatus] | None,
 ) -> tuple[Condition, ...]:
     conditions = Conditions(
         seen.previous.conditions if seen.previous else (), seen.meta.generation, now
@@ -184,7 +194,7 @@ def _conditions(
         for name in _UNKNOWN_UNTIL_REACHED:
             conditions.set(name, "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
         if crashes or (step is not None and step.reason in _ENDING):
-            _progressing(conditions, seen, groups, step, crashes)
+            _progressing(conditions, seen, groups, step, crashes, held)
         else:
             conditions.set(
                 "Progressing", "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason
@@ -194,7 +204,7 @@ def _conditions(
             report_shards(conditions, seen, now)
         else:
             report_group(conditions, seen.group, groups[0] if groups else None)
-        _progressing(conditions, seen, groups, step, crashes)
+        _progressing(conditions, seen, groups, step, crashes, held)
     report_tier(conditions, seen)
     _told(conditions, groups)
     _queues(conditions, groups)
@@ -266,6 +276,7 @@ def _progressing(
     groups: tuple[ObservedGroup, ...],
     step: PlanStep | None,
     crashes: str,
+    held: tuple[HeldChange, PendingChangeStatus] | None,
 ) -> None:
     """Progressing: pods start, the minimum is to rise, or a disruptive step is under way.
 
@@ -289,6 +300,10 @@ def _progressing(
     elif ready < wished:
         text = f"{ready} of {wished} pods are Ready."
         conditions.set("Progressing", "True", Reason.STARTING, text)
+    elif held is not None:
+        change, pending = held
+        moves: ConditionStatus = "True" if change.approved else "False"
+        conditions.set("Progressing", moves, change.reason, change.describe(pending))
     elif seen.image_wait is not None:
         text = seen.image_wait.describe(seen.image)
         conditions.set("Progressing", "False", Reason.WAITING_FOR_TURN, text)

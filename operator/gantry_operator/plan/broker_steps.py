@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gantry_operator import names
 from gantry_operator.plan.actions import (
     Action,
     ApplyObject,
@@ -72,14 +73,20 @@ def required_in_sync(min_in_sync: int, replicas: int) -> int:
 
 
 def scale_down(
-    groups: Groups, load: Workload, *, wished: int, min_in_sync: int, manifest: Manifest
+    groups: Groups,
+    load: Workload,
+    *,
+    wished: int,
+    min_in_sync: int,
+    manifest: Manifest,
+    manager: str = names.FIELD_MANAGER,
 ) -> PlanStep | None:
     """Rule: surplus replicas go one at a time, the highest ordinal first.
 
     Safe because each group keeps `min_in_sync` members in sync without the leaving one, which is
     counted out before it goes, and because no master goes: the mastership moves first, and only to
     a replica that stays. Below that the step waits and says so. `manifest` is the StatefulSet with
-    one replica less.
+    one replica less, and `manager` who applies it.
     """
     if load.replicas <= wished:
         return None
@@ -106,7 +113,7 @@ def scale_down(
     return PlanStep(
         Reason.SCALING_DOWN,
         f"Removing replica {leaving_ordinal}; {wished} are wished.",
-        ScaleDown(manifest=manifest, **_counted_on(groups)),
+        ScaleDown(manifest=manifest, manager=manager, **_counted_on(groups)),
     )
 
 

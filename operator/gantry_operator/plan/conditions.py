@@ -17,7 +17,9 @@ def timestamp(now: dt.datetime) -> str:
     return now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_NOT_CARRIED_OUT = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.PAUSED_BY_SPEC})
+_NOT_CARRIED_OUT = frozenset(
+    {Reason.UNSAFE_SCALE_DOWN, Reason.PAUSED_BY_SPEC, Reason.WAITING_FOR_APPROVAL}
+)
 """Nothing is under way with these, and the spec may wish something else than there is."""
 STALLED = frozenset(
     {

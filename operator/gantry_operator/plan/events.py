@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gantry_operator.plan import additions
 from gantry_operator.plan.actions import Action, EmitEvent
+from gantry_operator.plan.approval import told
 from gantry_operator.plan.conditions import find
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import known_groups
@@ -49,6 +50,7 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
                 note=f"Switchover {request.id}: {request.message}",
             )
         )
+    events += _held(old, new)
     queues = (old.queues or 0) if old else 0
     if (new.queues or 0) != queues:
         note = f"It has {new.queues or 0} queues of mapped topics now, {queues} before."
@@ -64,6 +66,15 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
         + _warnings(before_all, new.conditions)
         + _tier_events(old, new)
     )
+
+
+def _held(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:
+    """A change that waits for a person, once for each."""
+    waits, before = new.pending_change, old.pending_change if old else None
+    if waits is None or (before is not None and before.id == waits.id):
+        return []
+    note = f"Waiting for approval of {waits.id}: {told(waits)}."
+    return [EmitEvent(type="Normal", reason=Reason.WAITING_FOR_APPROVAL, note=note)]
 
 
 def drain_ended(seen: BrokerObserved) -> list[Action]:

@@ -89,11 +89,15 @@ def setting(statefulset: Body, name: str) -> str | None:
 
 
 def _differs(manifest: Manifest, found: Body) -> bool:
-    wished_meta = dict(manifest["metadata"])
-    # Others may add owners of their own; ours only has to be among them.
-    owners = {reference["uid"] for reference in wished_meta.pop("ownerReferences")}
+    meta = {key: part for key, part in manifest["metadata"].items() if key != "ownerReferences"}
+    return not is_owned(manifest, found) or drifted(manifest | {"metadata": meta}, found)
+
+
+def is_owned(manifest: Manifest, found: Body) -> bool:
+    """Whether the owner is among those of the live object; others may add owners of their own."""
+    owners = {reference["uid"] for reference in manifest["metadata"]["ownerReferences"]}
     present = {reference.get("uid") for reference in found["metadata"].get("ownerReferences", ())}
-    return not owners <= present or drifted(manifest | {"metadata": wished_meta}, found)
+    return owners <= present
 
 
 def drifted(wished: Any, live: Any, *, quantity: bool = False, template: bool = False) -> bool:

@@ -107,6 +107,10 @@ class Reason(StrEnum):
         "WaitingForTurn",
         "The operator has a new default image, and other groups get it first.",
     )
+    WAITING_FOR_APPROVAL = (
+        "WaitingForApproval",
+        "A change that would restart pods waits for spec.update.approved; they stay as they are.",
+    )
     POD_CRASHING = (
         "PodCrashing",
         "The process of a pod ends in an error again and again; the message has its last words.",

@@ -95,6 +95,10 @@ def _applied(seen: Observed, manifest: Body, rolls: Rolls) -> Observed:
         counts = dict.fromkeys(_COUNTS, count)
         body |= {"spec": {"replicas": count} | manifest["spec"]}
         body |= {"status": {"observedGeneration": generation} | counts}
+    if key[0] == "StatefulSet" and "template" not in manifest["spec"]:
+        assert live is not None, "only of one that exists a part is applied"
+        body = live | {"metadata": head | {"generation": generation}}
+        body |= {"spec": live["spec"] | manifest["spec"]}
     if key[0] == "StatefulSet":
         revision = _revision(live, generation, rolled=live is None or rolls(manifest, live))
         body |= {"status": {"observedGeneration": generation, "updateRevision": revision}}

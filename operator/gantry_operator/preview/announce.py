@@ -32,11 +32,13 @@ from gantry_operator.api.kinds import (
 )
 from gantry_operator.cache import Cache, Key
 from gantry_operator.plan import plan
-from gantry_operator.plan.actions import Action, ApplyObject, Declare
+from gantry_operator.plan.actions import Action, ApplyObject, Declare, WriteStatus
+from gantry_operator.plan.approval import approved
 from gantry_operator.plan.changes import expected_gap_ms
 from gantry_operator.plan.foresight import Foresight, foresee
 from gantry_operator.plan.objects import container, drifted
 from gantry_operator.plan.observed import BrokerObserved, Observed
+from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.supposed import after
 from gantry_operator.preview.reported import Reported
 from gantry_operator.reconcile.claims import Claims
@@ -65,6 +67,8 @@ class Announcement(msgspec.Struct, frozen=True, rename="camel"):
         exists: there is such a resource now.
         gap_ms: for how long sends wait at most; None where that cannot be told before.
         measured: the gap of a move is that of the last change, and not the stated bound.
+        approval: the id that spec.update.approved is to have before any of the steps is taken;
+            empty if they wait for nobody.
     """
 
     kind: str
@@ -74,6 +78,7 @@ class Announcement(msgspec.Struct, frozen=True, rename="camel"):
     course: Foresight
     gap_ms: int | None
     measured: bool
+    approval: str = ""
 
 
 def read_manifests(paths: tuple[Path, ...], stdin: str) -> list[Body]:
@@ -194,6 +199,8 @@ class _LiveImages:
         ours = None if live is None else container(live, component)
         own = (body.get("spec") or {}).get("image")
         image = None if ours is None or own else ours.get("image")
+        if image is not None:  # one that waits for a person is what would go with the change
+            image = ((body.get("status") or {}).get("pendingChange") or {}).get("image", image)
         return image or OperatorSettings.model_fields["image"].default, None
 
 
@@ -214,9 +221,20 @@ async def _announced(api: ReadOnlyApi, key: Key, before: Cache, wished: Cache) -
         seen = _as_declared(seen, planned)
         rolled_from = _workloads(_suppose(_unsealed(was), now))
     gap_ms = expected_gap_ms(seen.previous if isinstance(seen, BrokerObserved) else None)
-    course = foresee(
-        seen, now, _suppose, gap_ms=gap_ms, rolls=lambda new, live: _rolls(new, live, rolled_from)
-    )
+
+    def course_of(world: Observed) -> Foresight:
+        return foresee(
+            world,
+            now,
+            _suppose,
+            gap_ms=gap_ms,
+            rolls=lambda new, live: _rolls(new, live, rolled_from),
+        )
+
+    course, approval = course_of(seen), ""
+    if course.waits == Reason.WAITING_FOR_APPROVAL and isinstance(seen, BrokerObserved):
+        approval = _waits_for(seen, now)
+        course = course_of(approved(seen, approval))
     last = seen.previous.last_change if isinstance(seen, BrokerObserved) and seen.previous else None
     return Announcement(
         *key,
@@ -224,7 +242,15 @@ async def _announced(api: ReadOnlyApi, key: Key, before: Cache, wished: Cache) -
         course=course,
         gap_ms=course.gap_ms,
         measured=last is not None and last.measured_gap_ms is not None,
+        approval=approval,
     )
+
+
+def _waits_for(seen: BrokerObserved, now: dt.datetime) -> str:
+    """The id of the change that waits for a person."""
+    written = [one.status for one in _suppose(seen, now) if isinstance(one, WriteStatus)]
+    status = written[-1] if written else seen.live_status or {}
+    return str(status["pendingChange"]["id"])
 
 
 def _suppose(seen: Observed, now: dt.datetime) -> list[Action]:
@@ -253,13 +279,14 @@ def _workloads(planned: list[Action]) -> list[ApplyObject]:
         for action in planned
         if isinstance(action, ApplyObject)
         and action.manifest["kind"] in (STATEFULSET.kind, DEPLOYMENT.kind)
+        and _template(action.manifest) is not None
     ]
 
 
 def _rolls(new: Body, live: Body, rolled_from: list[ApplyObject]) -> bool:
     """Whether pods are made anew: the template gets other values, or loses some of the old wish."""
     wished, found = _template(new), _template(live)
-    if wished == found:
+    if wished is None or wished == found:
         return False
     if drifted(wished, found, template=True):
         return True

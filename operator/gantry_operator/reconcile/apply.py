@@ -311,11 +311,12 @@ class Applier:
                     resource_version=pod.resource_version,
                 )
                 await reread(self._api, self._cache, POD, key.namespace, pod.name)
-            case act.ScaleDown(manifest=manifest):
+            case act.ScaleDown(manifest=manifest, manager=manager):
                 changed = await still_to_scale(admin, key.name, action)
                 if changed:
                     return changed
-                self._cache.put(STATEFULSET, await self._api.apply(STATEFULSET, manifest))
+                written = await self._api.apply(STATEFULSET, manifest, manager=manager)
+                self._cache.put(STATEFULSET, written)
             case act.DeleteStatefulSet(name=name, uid=uid):
                 await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)
                 await reread(self._api, self._cache, STATEFULSET, key.namespace, name)
@@ -342,7 +343,7 @@ class Applier:
             return
         if action.kept is not None:
             await self._api.apply(kind, action.kept, manager=names.REPLICAS_FIELD_MANAGER)
-        live = await self._api.apply(kind, manifest)
+        live = await self._api.apply(kind, manifest, manager=action.manager)
         # An apply that changed nothing must not start the next one: a field that the API server
         # writes in its own way would otherwise be applied for ever.
         if self._cache.put(kind, live):

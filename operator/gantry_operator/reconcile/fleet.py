@@ -66,15 +66,20 @@ class Fleet:
         self._given: dict[tuple[str, str, str], float] = {}
 
     def image_of(self, key: Key, body: Body) -> tuple[str, ImageWait | None]:
-        """The default image for a group, and what it waits for if that is not the operator's."""
+        """The default image for a group, and what it waits for if it has not got the operator's.
+
+        A group whose changes wait for a person is given the image at once, to be announced, and
+        stands in line once it is approved.
+        """
         place = self._place(key, body)
-        if place is None or place.image == self._image:
+        if place is None or place.image == self._image or _waits_for_approval(body):
             return self._image, None
         line = self._line if self._is_far(place) else self._look()
         if line.has_turn(place.id) and self._give(place, line):
             return self._image, None
         position = line.position(place.id)
-        return place.image, ImageWait(self._image, self._at_a_time, position)
+        image = self._image if _is_supervised(body) else place.image
+        return image, ImageWait(self._image, self._at_a_time, position)
 
     def _give(self, place: Place, line: Line) -> bool:
         """Gives a turn, unless as many were given whose StatefulSets are not in the cache yet."""
@@ -128,7 +133,7 @@ class Fleet:
             image=image,
             well=rolled_out(found) if kind is DEPLOYMENT else self._is_well(key, found),
             rolls=not spec.get("paused") and not deleting,
-            usable=_is_usable(body),
+            usable=_is_usable(body) and not _waits_for_approval(body),
         )
 
     def _is_well(self, key: Key, statefulset: Body) -> bool:
@@ -140,6 +145,21 @@ class Fleet:
         if load is None or load.revision is None or load.disturbance() or load.outdated():
             return False
         return all(pod.ready for pod in load.pods)
+
+
+def _is_supervised(body: Body) -> bool:
+    update = (body.get("spec") or {}).get("update") or {}
+    return bool(update.get("strategy") == "Supervised")
+
+
+def _waits_for_approval(body: Body) -> bool:
+    """Whether nobody has approved what the group's status announces; it takes no turn until then.
+
+    What it does not announce yet is not approved either.
+    """
+    update = (body.get("spec") or {}).get("update") or {}
+    announced = ((body.get("status") or {}).get("pendingChange") or {}).get("id")
+    return _is_supervised(body) and (announced is None or announced != update.get("approved"))
 
 
 def _is_usable(body: Body) -> bool:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from sim.mutants import changes, entities_operator, fronts_operator, shards_operator
+from sim.mutants import (
+    changes,
+    entities_operator,
+    fronts_operator,
+    shards_operator,
+    supervised,
+)
 from sim.mutants.mutant import UnitTests, one_edit
 
 _mutant = one_edit("gantry_operator")
@@ -490,6 +496,7 @@ MUTANTS = (
         ),
     ),
     *changes.MUTANTS,
+    *supervised.MUTANTS,
     *entities_operator.MUTANTS,
     *fronts_operator.MUTANTS,
     *shards_operator.MUTANTS,

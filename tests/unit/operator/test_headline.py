@@ -302,7 +302,11 @@ def test_what_is_not_ready_is_under_way_or_stuck_and_never_both(reason: Reason) 
     assert len(more) <= 1
     assert more <= {"Stalled", "Reconciling"}
     if not more:
-        assert reason in (Reason.PAUSED_BY_SPEC, Reason.UNSAFE_SCALE_DOWN)
+        assert reason in (
+            Reason.PAUSED_BY_SPEC,
+            Reason.UNSAFE_SCALE_DOWN,
+            Reason.WAITING_FOR_APPROVAL,
+        )
 
 
 @pytest.mark.parametrize("reason", [*Reason, "FromANewerOperator"], ids=str)

@@ -202,6 +202,35 @@ class World:
 pytestmark = [pytest.mark.looptime]
 
 
+async def test_who_waits_for_a_person_keeps_nobody_waiting_and_then_stands_in_line() -> None:
+    world = World()
+    world.group("a", spec={"update": {"strategy": "Supervised"}})
+    world.group("b")
+    world.group("c")
+    key = Key(BROKER_GROUP.kind, "mq", "a")
+
+    def ask(approved: str = "", announced: str = "") -> tuple[str, ImageWait | None]:
+        update = {"strategy": "Supervised"} | ({"approved": approved} if approved else {})
+        status = {"pendingChange": {"id": announced}} if announced else {}
+        meta = {"name": "a", "namespace": "mq", "uid": "uid-a"}
+        world.put(BROKER_GROUP, {"metadata": meta, "spec": {"update": update}, "status": status})
+        body = world.cache.get(BROKER_GROUP, "mq", "a")
+        assert body is not None
+        return world.fleet.image_of(key, body)
+
+    assert ask() == (NEW, None), "to be announced"
+    assert ask(announced="1") == (NEW, None)
+    assert ask(approved="2", announced="1") == (NEW, None), "another change"
+    assert ask(approved="1") == (NEW, None), "not announced yet"
+    assert world.image("b") == NEW
+    world.take("b", outdated=1)
+    image, wait = ask(approved="1", announced="1")
+    assert (image, wait is None) == (NEW, False), "approved, and b is under way"
+    world.take("b", outdated=0)
+    assert ask(approved="1", announced="1") == (NEW, None), "its turn"
+    assert world.image("c") == OLD
+
+
 async def test_a_group_gets_the_image_when_the_one_before_is_well() -> None:
     world = World()
     for name in ("b", "a", "c"):

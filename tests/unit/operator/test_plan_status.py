@@ -14,6 +14,7 @@ from gantry_operator.plan.observed import Refusal
 from gantry_operator.plan.reasons import Reason
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
+    IMAGE,
     NOW,
     OLD,
     broker_world,
@@ -313,6 +314,7 @@ def test_the_picture_of_a_group() -> None:
     assert settled_status(seen) | {"conditions": []} == {
         "observedGeneration": 1,
         "summary": "Catching up 2/3",
+        "image": IMAGE,
         "replicas": 3,
         "readyReplicas": 3,
         "ready": "3/3",

@@ -399,9 +399,9 @@ async def test_a_drift_that_cannot_be_repaired_does_not_spin() -> None:
     world.groups()
     plain = world.api.apply
 
-    async def rewrite(kind: Any, body: Any) -> Any:
+    async def rewrite(kind: Any, body: Any, **options: Any) -> Any:
         """An API server that writes one field in its own way."""
-        live = await plain(kind, body)
+        live = await plain(kind, body, **options)
         if kind == SERVICE:
             live["spec"]["selector"] = {"rewritten": "x"}
         return live
@@ -549,8 +549,8 @@ async def test_a_plan_without_effect_is_slowed_down_and_told(
     await world.settle()
     plain = world.api.apply
 
-    async def fought(kind: Any, body: Any) -> Any:
-        live = await plain(kind, body)
+    async def fought(kind: Any, body: Any, **options: Any) -> Any:
+        live = await plain(kind, body, **options)
         world.have(kind, body["metadata"]["name"], metadata=live["metadata"], spec={"x": "y"})
         return live
 
@@ -589,8 +589,8 @@ async def test_a_program_that_is_heard_to_take_every_change_back_is_not_fought_a
         ),
     )
 
-    async def fought(kind: Any, body: Any) -> Any:
-        live = await plain(kind, body)
+    async def fought(kind: Any, body: Any, **options: Any) -> Any:
+        live = await plain(kind, body, **options)
         if kind is SERVICE:
             asyncio.get_running_loop().call_later(0.01, taken_back)
         return live

@@ -1,0 +1,98 @@
+"""Bugs in what holds a change back until a person approves it."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests, one_edit
+
+_operator = one_edit("gantry_operator")
+_WAIT = "unit/operator/test_approval.py::"
+_AREA = "changes"
+
+
+def _bug(name: str, breaks: str, where: str, old: str, new: str, test: str) -> Mutant:
+    return _operator(name, _AREA, breaks, where, old, new, UnitTests(test))
+
+
+MUTANTS = (
+    _bug(
+        "approval-of-another-change",
+        "an approval lets the next change go, too",
+        "plan.approval:held_change",
+        "if given == change and is_shown",
+        "if given and is_shown",
+        f"{_WAIT}test_the_approved_change_goes_and_nothing_else_does",
+    ),
+    _bug(
+        "approved-before-it-is-announced",
+        "a change begins that the status never told of, and takes no turn",
+        "plan.approval:held_change",
+        "if given == change and is_shown",
+        "if given == change",
+        f"{_WAIT}test_what_was_not_announced_does_not_go_even_if_it_is_approved",
+    ),
+    _bug(
+        "approved-groups-all-at-once",
+        "whoever approves the fleet restarts it in the same second",
+        "plan.approval:held_change",
+        " and seen.image_wait is None:",
+        ":",
+        f"{_WAIT}test_the_line_of_the_fleet_comes_after_the_approval",
+    ),
+    _bug(
+        "settings-before-their-approval",
+        "a process that crashes comes back with settings that nobody approved",
+        "plan.approval:ensure_meanwhile",
+        "hold_config = _is_config_new(statefulset, live)",
+        "hold_config = False",
+        f"{_WAIT}test_settings_are_held_with_the_template_that_they_belong_to",
+    ),
+    _bug(
+        "size-takes-the-template-along",
+        "scaling up while a change waits takes fields of the pods away",
+        "plan.approval:ensure_meanwhile",
+        "manager = names.REPLICAS_FIELD_MANAGER",
+        "manager = names.FIELD_MANAGER",
+        f"{_WAIT}test_what_restarts_no_pod_waits_for_nobody",
+    ),
+    _bug(
+        "scaling-down-takes-the-new-template-along",
+        "a pod that dies after a replica was removed has a template that nobody approved",
+        "plan.broker:_next_step",
+        "manifest=size_of(manifest) if held else manifest",
+        "manifest=manifest",
+        f"{_WAIT}test_scaling_down_goes_on_with_the_old_template",
+    ),
+    _bug(
+        "approval-of-a-state",
+        "an approval of long ago lets the same template go from anywhere",
+        "plan.approval:change_id",
+        "digest([before, _hash(wished)])",
+        "digest([_hash(wished)])",
+        f"{_WAIT}test_an_approval_is_for_one_way_only",
+    ),
+    _bug(
+        "older-sets-count-as-the-same",
+        "the first change after an upgrade of the operator waits for nobody",
+        "plan.approval:change_id",
+        "after = _unmarked(wished)",
+        "before = after",
+        f"{_WAIT}test_a_set_of_an_older_operator_is_the_same_only_if_it_is_proved",
+    ),
+    _bug(
+        "held-back-is-as-wished",
+        "a tool that waits is told that a change was carried out, and it waits for a person",
+        "plan.conditions:Conditions.sum_up",
+        "if found.reason in _NOT_CARRIED_OUT:",
+        "if found.reason == Reason.PAUSED_BY_SPEC:",
+        f"{_WAIT}test_a_change_that_restarts_pods_waits_and_says_what_it_would_do",
+    ),
+    _bug(
+        "a-person-holds-the-fleet-up",
+        "a group that waits for a person keeps a new image from all behind it",
+        "reconcile.fleet:Fleet._place",
+        "_is_usable(body) and not _waits_for_approval(body)",
+        "_is_usable(body)",
+        "unit/operator/test_image_turns.py::"
+        "test_who_waits_for_a_person_keeps_nobody_waiting_and_then_stands_in_line",
+    ),
+)
