@@ -63,6 +63,10 @@ def broker_objects(
     """
     name = names.broker_statefulset(group.metadata.name)
     component = names.BROKER
+    if group.spec.hibernated:  # nobody leaves: all of them are to come back
+        storage = group.spec.storage.model_copy(update={"when_scaled": "Retain"})
+        spec = group.spec.model_copy(update={"storage": storage})
+        group = group.model_copy(update={"spec": spec})
     return [
         config_map(group, component, name, group.spec.config),
         services.headless(group, component, name, PORTS if shards is None else PORTS_OF_ALL_SHARDS),

@@ -277,6 +277,14 @@ class BrokerGroupSpec(Model):
     update: Update = Field(
         default_factory=Update, description="When a change that restarts pods is carried out."
     )
+    hibernated: bool = Field(
+        default=False,
+        description=(
+            "true: no pod runs. Volumes, and what the controllers know of the members, are kept, "
+            "also with storage.whenScaled Delete; nobody is served. false again: the same members "
+            "start, and the one that is elected holds every acknowledged message. Default false."
+        ),
+    )
     paused: bool = Field(
         default=False,
         description=(
@@ -305,6 +313,12 @@ class BrokerGroupSpec(Model):
             "retention is for groups without a tier, which keeps every message: remove it, and set "
             "tier.localBytes for what stays on the volumes",
             lambda spec: spec.tier is None or spec.retention == Retention(),
+        ),
+        Rule(
+            "!has(self.hibernated) || !self.hibernated || self.storage.type != 'EmptyDir'",
+            "hibernated removes the pods, and with storage.type EmptyDir a pod's messages go with "
+            "it: set it to false",
+            lambda spec: not spec.hibernated or spec.storage.type != "EmptyDir",
         ),
         NEEDS_A_BUCKET,
         *SHARD_RULES,
@@ -346,10 +360,10 @@ class MemberStatus(Model):
         default=None, description="Ordinal, where the member's pod is known."
     )
     role: Literal["Master", "Replica"] = Field(description="Role by the controller's word.")
-    state: Literal["InSync", "CatchingUp", "Draining", "Lost"] = Field(
+    state: Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated"] = Field(
         description=(
             "InSync: in the sync-state set. CatchingUp: alive and not in it. Draining: shutting "
-            "down. Lost: no sign of life."
+            "down. Lost: no sign of life. Hibernated: stopped with its group."
         )
     )
     address: str | None = Field(default=None, description="Address that the member registered.")
@@ -516,9 +530,9 @@ class BrokerGroupStatus(Model):
             "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
             "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
             "Altered (while others have changed the pods), QueuesMoving (while queues of mapped "
-            "topics are to come or go), Paused, Ready, which sums the others up, and while it is "
-            "False Stalled or Reconciling, which tools by the rules of kstatus read; one entry "
-            "each."
+            "topics are to come or go), Hibernated (with spec.hibernated only), Paused, Ready, "
+            "which sums the others up, and while it is False Stalled or Reconciling, which tools "
+            "by the rules of kstatus read; one entry each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",

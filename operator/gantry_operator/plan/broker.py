@@ -37,8 +37,9 @@ from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.drain import drain_reason, drain_status, keep_drain_finalizer
 from gantry_operator.plan.events import broker_events, drain_ended
+from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
 from gantry_operator.plan.minimum import minimum_now
-from gantry_operator.plan.objects import container, ensure, surplus
+from gantry_operator.plan.objects import container, ensure, key_of, surplus
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import all_groups, born, known_groups, present_groups
 from gantry_operator.plan.shrink import hosted_now, shrink_status, shrink_steps, shrinking
@@ -100,18 +101,20 @@ def plan_broker_group(
     actions = _for_clients(seen, groups)
     moved, step = old_switchover, None
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
+    awake = seen.group is not None and not seen.group.spec.hibernated
     if acting:
         assert seen.group is not None, "an accepted resource has been parsed"
         actions += _ensure(seen, seen.group, load, held=held is not None)
-        actions += shrink_steps(seen, seen.group, now)
+        actions += shrink_steps(seen, seen.group, now) if awake else []
         moved, step = _next_step(seen, seen.group, accepted, load, held=held is not None)
-        step = step or taking_in(actions, load) or shrinking(seen, seen.group, now)
+        step = step or taking_in(actions, load)
+        step = step or (shrinking(seen, seen.group, now) if awake else None)
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
     status = broker_status(seen, accepted, step, moved, now, held)
     status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
-        drain = shrink_status(seen, seen.group, now, acts=acting)
+        drain = shrink_status(seen, seen.group, now, acts=acting and awake)
         status = status.model_copy(update={"drain": drain})
     begins = held is not None and held[0].reason == Reason.APPLYING
     actions += _report(seen, status, step) + _check_again(seen, status, step, begins=begins)
@@ -185,14 +188,16 @@ def _ensure(
     seen: BrokerObserved, group: BrokerGroup, load: Workload | None, *, held: bool
 ) -> list[Action]:
     # Scaling up is applied at once; scaling down is a disruptive step of its own.
-    replicas = max(group.spec.replicas, load.replicas if load else 0)
+    replicas = size_now(seen, group, load)
     actions: list[Action] = []
     actions += steady.keep_finalizer(seen, group) or keep_drain_finalizer(seen, group)
     wished = _objects(seen, group, replicas)
     actions += ensure_meanwhile(seen, wished) if held else ensure(wished, seen.objects)
     actions += surplus(seen.meta.uid, wished, seen.objects)
+    asleep = load is not None and load.replicas == 0
+    declared = size_known(seen, group) if asleep else replicas
     for part in present_groups(seen):
-        actions += steady.declare_group(part, group, replicas)
+        actions += steady.declare_group(part, group, declared)
     return actions
 
 
@@ -241,8 +246,10 @@ def _next_step(
     groups = born(all_groups(seen))
     if not groups or load is None or load.revision is None or not accepted.accepted:
         return old, None
-    moved, step = switchover(groups[0], group.spec.switchover, old)
     minimum = group.spec.min_in_sync
+    if group.spec.hibernated:
+        return old, _hibernate(seen, group, groups, load, held=held)
+    moved, step = switchover(groups[0], group.spec.switchover, old)
     if step is None:
         manifest = _objects(seen, group, max(load.replicas - 1, group.spec.replicas))[-1]
         step = scale_down(
@@ -256,6 +263,25 @@ def _next_step(
     if step is None:
         step = rolling_update(groups, load, min_in_sync=minimum)
     return moved, step
+
+
+def _hibernate(
+    seen: BrokerObserved,
+    group: BrokerGroup,
+    groups: tuple[ObservedGroup, ...],
+    load: Workload,
+    *,
+    held: bool,
+) -> PlanStep | None:
+    manifest = _objects(seen, group, 0)[-1]
+    return hibernate(
+        groups,
+        load,
+        seen.objects[key_of(manifest)],
+        min_in_sync=group.spec.min_in_sync,
+        manifest=size_of(manifest) if held else manifest,
+        manager=names.REPLICAS_FIELD_MANAGER if held else names.FIELD_MANAGER,
+    )
 
 
 def _report(seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None) -> list[Action]:
@@ -279,6 +305,8 @@ def _check_again(
         return [CheckAgain(after_s=BEGIN_CHECK_S)]
     if step is not None or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
+    if is_off(seen) and not seen.pods:
+        return []
     settled = all(
         condition is not None and condition.status == wanted
         for name, wanted in (("Available", "True"), ("FullyReplicated", "True"))

@@ -27,6 +27,7 @@ from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.crashes import crash_loop, crash_words
 from gantry_operator.plan.group_report import report_group
 from gantry_operator.plan.headline import headline
+from gantry_operator.plan.hibernation import is_off, report_hibernation, report_off
 from gantry_operator.plan.minimum import raising
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shard_status import report_shards, summed_up
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import BrokerObserved
 
 _ENDING = (Reason.DELETING, Reason.DRAINING, Reason.DRAIN_REFUSED)
-_REFUSED = (Reason.UNSAFE_SCALE_DOWN, Reason.DRAIN_REFUSED)
+_REFUSED = (Reason.UNSAFE_SCALE_DOWN, Reason.UNSAFE_HIBERNATION, Reason.DRAIN_REFUSED)
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 _DAMAGED_MAX = 10
-State = Literal["InSync", "CatchingUp", "Draining", "Lost"]
+State = Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated"]
 
 
 def broker_status(
@@ -86,7 +87,7 @@ def broker_status(
     if seen.shards:
         status = status.model_copy(update=summed_up(seen, now))
     elif joined is not None:
-        status = status.model_copy(update=_picture(joined, old, wished, now))
+        status = status.model_copy(update=_picture(joined, old, wished, now, off=is_off(seen)))
     line = headline(
         conditions,
         extents=_extents(seen, status),
@@ -113,11 +114,11 @@ def _extents(seen: BrokerObserved, status: BrokerGroupStatus) -> dict[str, str]:
 
 
 def _picture(
-    joined: ObservedGroup, old: BrokerGroupStatus, wished: int, now: dt.datetime
+    joined: ObservedGroup, old: BrokerGroupStatus, wished: int, now: dt.datetime, *, off: bool
 ) -> dict[str, object]:
-    """Master and members of a single group."""
+    """Master and members of a single group; `off`: it is hibernated."""
     in_sync = joined.in_sync()
-    members = _members(joined, in_sync, old)
+    members = _members(joined, in_sync, old, off=off)
     ordinals = sorted(
         m.replica for m in members if m.replica is not None and m.broker_id in in_sync
     )
@@ -144,7 +145,7 @@ def _master(joined: ObservedGroup, old: BrokerGroupStatus, now: dt.datetime) -> 
 
 
 def _members(
-    joined: ObservedGroup, in_sync: frozenset[int], old: BrokerGroupStatus
+    joined: ObservedGroup, in_sync: frozenset[int], old: BrokerGroupStatus, *, off: bool
 ) -> tuple[MemberStatus, ...]:
     before = {member.broker_id: member.replica for member in old.members}
     taken = {pod.ordinal for m in joined.view.members if (pod := joined.pod_of(m))}
@@ -160,7 +161,7 @@ def _members(
                 broker_id=member.broker_id,
                 replica=ordinal,
                 role="Master" if member.broker_id == joined.view.master_broker_id else "Replica",
-                state=_state(member, in_sync),
+                state="Hibernated" if off and not member.alive else _state(member, in_sync),
                 address=member.address,
             )
         )
@@ -190,7 +191,10 @@ def _conditions(
     conditions.set(
         "Accepted", "True" if accepted.accepted else "False", accepted.reason, accepted.message
     )
-    if isinstance(seen.view, Unreachable):
+    if is_off(seen):
+        report_off(conditions, seen)
+        _progressing(conditions, seen, groups, step, crashes, held)
+    elif isinstance(seen.view, Unreachable):
         for name in _UNKNOWN_UNTIL_REACHED:
             conditions.set(name, "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
         if crashes or (step is not None and step.reason in _ENDING):
@@ -209,6 +213,7 @@ def _conditions(
     _told(conditions, groups)
     _queues(conditions, groups)
     report_additions(conditions, seen.objects)
+    report_hibernation(conditions, seen)
     paused = seen.group is not None and seen.group.spec.paused
     if paused:
         conditions.set("Paused", "True", Reason.PAUSED_BY_SPEC, "spec.paused is true.")
@@ -292,12 +297,15 @@ def _progressing(
         refused = step.reason in _REFUSED
         conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
         return
+    if is_off(seen) and held is None:
+        conditions.set("Progressing", "False", Reason.HIBERNATED, "No pod runs.")
+        return
     ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas
     rises = [(group.shard, raising(group, seen.group.spec.min_in_sync)) for group in groups]
     rise = next((f"{name}: {text}" if name else text for name, text in rises if text), "")
     if rise:
         conditions.set("Progressing", "True", Reason.RAISING_MINIMUM, rise)
-    elif ready < wished:
+    elif ready < wished and not is_off(seen):
         text = f"{ready} of {wished} pods are Ready."
         conditions.set("Progressing", "True", Reason.STARTING, text)
     elif held is not None:

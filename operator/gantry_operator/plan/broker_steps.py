@@ -113,7 +113,7 @@ def scale_down(
     return PlanStep(
         Reason.SCALING_DOWN,
         f"Removing replica {leaving_ordinal}; {wished} are wished.",
-        ScaleDown(manifest=manifest, manager=manager, **_counted_on(groups)),
+        ScaleDown(manifest=manifest, manager=manager, **counted_on(groups)),
     )
 
 
@@ -255,10 +255,10 @@ def _cannot_spare(
 
 
 def _delete(groups: Groups, pod: PodView) -> DeletePod:
-    return DeletePod(name=pod.name, uid=pod.uid, **_counted_on(groups))
+    return DeletePod(name=pod.name, uid=pod.uid, **counted_on(groups))
 
 
-def _counted_on(groups: Groups) -> dict[str, Any]:
+def counted_on(groups: Groups) -> dict[str, Any]:
     """Epochs and sets at the time of a decision, in the fields of its action."""
     counted = tuple(
         Counted(group.shard, group.view.master_epoch, tuple(group.view.sync_state_set))

@@ -18,7 +18,12 @@ def timestamp(now: dt.datetime) -> str:
 
 
 _NOT_CARRIED_OUT = frozenset(
-    {Reason.UNSAFE_SCALE_DOWN, Reason.PAUSED_BY_SPEC, Reason.WAITING_FOR_APPROVAL}
+    {
+        Reason.UNSAFE_SCALE_DOWN,
+        Reason.UNSAFE_HIBERNATION,
+        Reason.PAUSED_BY_SPEC,
+        Reason.WAITING_FOR_APPROVAL,
+    }
 )
 """Nothing is under way with these, and the spec may wish something else than there is."""
 STALLED = frozenset(
@@ -87,10 +92,13 @@ class Conditions:
         """Adds Ready: True while all the others are as they should be, else the first that is not.
 
         Standard tools wait for this one, and for no other: it is True only for the present spec,
-        carried out in full, by what serves. Processes that end in errors are the cause of what else
-        is amiss.
+        carried out in full, by what serves, or asleep as the spec wishes. Processes that end in
+        errors are the cause of what else is amiss.
         """
         known = {condition.type: condition for condition in self._new}
+        asleep, accepted = known.get("Hibernated"), known.get("Accepted")
+        if asleep is not None and asleep.status == "True" and _is_true(accepted):
+            return self.conclude("True", Reason.HIBERNATED, asleep.message)
         for name, wished in _CRASHING if crashing(self._new) else _READY:
             found = known.get(name)
             if found is None or found.status == wished:
@@ -117,6 +125,10 @@ class Conditions:
     def result(self) -> tuple[Condition, ...]:
         """All conditions, in the order in which they were set."""
         return tuple(self._new)
+
+
+def _is_true(condition: Condition | None) -> bool:
+    return condition is not None and condition.status == "True"
 
 
 def find(conditions: Iterable[Condition], name: str) -> Condition | None:

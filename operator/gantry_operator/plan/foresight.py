@@ -51,7 +51,7 @@ _BEYOND = (
     act.RemoveFronts,
 )
 """Actions after which people's consumers, or clients, say how it goes on."""
-_KEPT_BACK = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.DRAIN_REFUSED})
+_KEPT_BACK = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.UNSAFE_HIBERNATION, Reason.DRAIN_REFUSED})
 """Steps that are wanted, and not under way."""
 _TOLD = frozenset({"StatefulSet", "Deployment", "Service", "NetworkPolicy", "CronJob"})
 Kind = Literal["Apply", "Remove", "Declare", "Start", "Move", "Restart", "ScaleDown", "Leave"]
@@ -215,6 +215,10 @@ def _described(
         case act.ScaleDown():
             left = {pod.name for pod in before.pods} - {pod.name for pod in following.pods}
             pods = tuple(sorted(left))
+            if not following.pods:
+                text = f"Stop {', '.join(pods)}. Nobody is served until the group wakes."
+                yield Step("ScaleDown", text, True, pods=pods, gap_ms=None)
+                return
             yield Step("ScaleDown", f"Remove {', '.join(pods)}.", True, pods=pods)
 
 

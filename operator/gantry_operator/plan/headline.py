@@ -30,6 +30,7 @@ _WORDS: dict[str, str] = {
     Reason.ROLLING_UPDATE: "Rolling",
     Reason.REPLACING_FRONTS: "Rolling",
     Reason.UNSAFE_SCALE_DOWN: "Not scaled down",
+    Reason.UNSAFE_HIBERNATION: "Not hibernated",
     Reason.SWITCHOVER_IN_PROGRESS: "Switching over",
     Reason.PAUSED_BY_SPEC: "Paused",
     Reason.REPLICA_CATCHING_UP: "Catching up",
@@ -64,7 +65,7 @@ def headline(
     if ends is not None:
         return f"{ends} ({ending})" if ending else ends
     if ready.status == "True":
-        return _healthy(known)
+        return _words(ready.reason, {}) if "Hibernated" in known else _healthy(known)
     if ready.reason == Reason.POD_CRASHING:
         return f"Crashing: {_shortened(crash)}" if crash else "Crashing"
     accepted = known.get("Accepted")
@@ -76,7 +77,9 @@ def headline(
 def _under_way(ready: Condition, progressing: Condition | None, extents: Mapping[str, str]) -> str:
     """A step, with what does not work meanwhile; without one, what does not."""
     why = _words(ready.reason, extents)
-    if progressing is None or progressing.status != "True" or ready.status == "Unknown":
+    if progressing is None or ready.status == "Unknown":
+        return why
+    if progressing.status != "True" and progressing.reason != Reason.UNSAFE_HIBERNATION:
         return why
     step = _words(progressing.reason, extents)
     # A replica that is away for a step, or comes up, is the step itself.

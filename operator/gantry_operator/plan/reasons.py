@@ -136,6 +136,11 @@ class Reason(StrEnum):
         "UnsafeScaleDown",
         "Removing a replica would leave fewer than minInSyncReplicas in sync; it waits.",
     )
+    HIBERNATING = "Hibernating", "All pods are being stopped, as spec.hibernated wishes."
+    UNSAFE_HIBERNATION = (
+        "UnsafeHibernation",
+        "Fewer than minInSyncReplicas are in sync, so the pods are kept until more are.",
+    )
     DELETING = "Deleting", "The resource is being deleted; the message says what is waited for."
     DRAINING = (
         "Draining",
@@ -258,6 +263,9 @@ class Reason(StrEnum):
         "DriftUndone",
         "Event: others had changed what the resource owns; it is as wished again.",
     )
+
+    # Hibernated, which is there with spec.hibernated
+    HIBERNATED = "Hibernated", "No pod runs; volumes and members are kept."
 
     # Paused
     PAUSED_BY_SPEC = "PausedBySpec", "spec.paused is true."

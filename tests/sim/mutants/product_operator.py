@@ -6,6 +6,7 @@ from sim.mutants import (
     changes,
     entities_operator,
     fronts_operator,
+    hibernation,
     shards_operator,
     supervised,
 )
@@ -497,6 +498,7 @@ MUTANTS = (
     ),
     *changes.MUTANTS,
     *supervised.MUTANTS,
+    *hibernation.MUTANTS,
     *entities_operator.MUTANTS,
     *fronts_operator.MUTANTS,
     *shards_operator.MUTANTS,

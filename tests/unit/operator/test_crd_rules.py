@@ -84,6 +84,7 @@ ACCEPTED = [
     ("brokergroup", group(), None),
     ("brokergroup", group(name="a" * 45), None),
     ("brokergroup", group(replication={}), None),
+    ("brokergroup", group(hibernated=True), None),
     (
         "brokergroup",
         group(replicas=1, replication={}, storage={"type": "EmptyDir", "size": "1Gi"}),
@@ -150,6 +151,17 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
     *(
         ("brokergroup", "metadata.name must", group(name=name), None)
         for name in ("9", "a_", "a" * 46)
+    ),
+    (
+        "brokergroup",
+        "hibernated removes the pods",
+        group(
+            hibernated=True,
+            replicas=1,
+            replication={},
+            storage={"type": "EmptyDir", "size": "1Gi"},
+        ),
+        None,
     ),
     ("brokergroup", "spec.tier.url is fixed", group(1), group(1, tier=BUCKET)),
     (

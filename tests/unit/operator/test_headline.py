@@ -305,6 +305,7 @@ def test_what_is_not_ready_is_under_way_or_stuck_and_never_both(reason: Reason) 
         assert reason in (
             Reason.PAUSED_BY_SPEC,
             Reason.UNSAFE_SCALE_DOWN,
+            Reason.UNSAFE_HIBERNATION,
             Reason.WAITING_FOR_APPROVAL,
         )
 
