@@ -104,7 +104,7 @@ COMMANDS = (
     CommandEntry(
         "kube",
         "gantry_cli.commands.kube:kube",
-        "Look at resources in a Kubernetes cluster, and at what a change of them would do.",
+        "Look at resources in a Kubernetes cluster and operate them, through the API server alone.",
         KUBERNETES,
     ),
     CommandEntry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),

@@ -22,6 +22,9 @@ REPLICAS_FIELD_MANAGER: Final = "gantry-operator-replicas"
 """Owner of the replicas of fronts between the operator and an autoscaler that takes them over, and
 of those of brokers while a change of their template waits."""
 
+PEOPLE_FIELD_MANAGER: Final = "kubectl-gantry"
+"""Owner of what people have written into a spec by `gantry kube`."""
+
 # Standard labels: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
 LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_INSTANCE: Final = "app.kubernetes.io/instance"

@@ -4,52 +4,28 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from gantry_operator.preview.announce import announce, read_manifests
 from gantry_operator.preview.client import named_file, namespace_of, reading
 from gantry_operator.preview.overview import overview
 
+from gantry_cli.commands import operate
+from gantry_cli.kube_view import kube_options, output_option, show
 from gantry_cli.options import asynchronous
 from gantry_cli.output import print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gantry_operator.preview.announce import Announcement
-
-    from gantry_cli.options import CommandT
 
 REFUSED = 1
 TAKES_OVER = "Who takes a mastership over is decided then: whoever is furthest, if that differs. "
 
 
-def kube_options(command: CommandT) -> CommandT:
-    """`--kubeconfig`, `--namespace`: where kubectl would look."""
-    kubeconfig = click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Kubeconfig file. [default: $KUBECONFIG or ~/.kube/config]",
-    )
-    namespace = click.option(
-        "-n", "--namespace", help="Namespace. [default: that of the kubeconfig's context]"
-    )
-    return kubeconfig(namespace(command))
-
-
-def output_option(what: str) -> Callable[[CommandT], CommandT]:
-    """`-o json`, as kubectl has it."""
-    return click.option(
-        "-o", "--output", type=click.Choice(["text", "json"]), default="text", help=what
-    )
-
-
 @click.group()
 def kube() -> None:
-    """Look at resources in a Kubernetes cluster, and at what a change of them would do.
+    """Look at resources in a Kubernetes cluster and operate them, through the API server alone.
 
-    Nothing here changes anything. kubectl finds the same commands as kubectl gantry.
+    plan and status change nothing. The others write one field of a BrokerGroup, with your own
+    rights, and the operator does the rest; what they write may as well be kept in a manifest.
+    kubectl finds the same commands as kubectl gantry.
     """
 
 
@@ -91,7 +67,7 @@ async def plan(
         if output == "json":
             print_json(announcement)
         else:
-            _show(announcement)
+            show(announcement)
     if output == "text":
         moves = any(step.moves for one in found for step in one.course.steps)
         click.echo(f"\n{TAKES_OVER if moves else ''}Nothing was changed.")
@@ -130,36 +106,5 @@ async def status(output: str, kubeconfig: str | None, namespace: str | None) -> 
         click.echo(f"Namespace {home} has no groups.")
 
 
-def _show(found: Announcement) -> None:
-    course = found.course
-    click.echo(f"{found.kind} {found.namespace}/{found.name}: {_headline(found)}")
-    if found.approval:
-        click.echo(f"  Nothing is restarted before spec.update.approved is {found.approval}.")
-    for number, step in enumerate(course.steps, start=1):
-        gap = f"  (sends wait about {step.gap_ms} ms)" if step.gap_ms else ""
-        click.echo(f"{number:4}. {step.message}{gap}")
-    if course.refused:
-        click.echo(f"  Refused, {course.refused}: {course.message}")
-    elif course.waits:
-        click.echo(f"  Then it waits, {course.waits}: {course.message}")
-
-
-def _headline(found: Announcement) -> str:
-    course = found.course
-    if course.refused:
-        return "refused"
-    if not course.steps:
-        return "nothing would change" if not course.waits else "nothing would be done"
-    count = len(course.disruptive)
-    if not count:
-        return "no pod is taken away and no mastership moves"
-    moves = sum(len(step.moves) for step in course.steps)
-    text = f"{count} disruptive {'step' if count == 1 else 'steps'}"
-    if moves:
-        text += f", {moves} {'move of a mastership' if moves == 1 else 'moves of masterships'}"
-    if found.gap_ms is None:
-        return f"{text}; sends wait while a pod restarts, and for how long nobody can tell"
-    if not found.gap_ms:
-        return f"{text}; sends go on"
-    source = "as in the last change" if found.measured else "the bound of a hand-over"
-    return f"{text}; sends wait about {found.gap_ms} ms at a time ({source})"
+for command in operate.COMMANDS:
+    kube.add_command(command)

@@ -97,10 +97,18 @@ class KubeApi:
         query = {"fieldManager": manager, "force": "true"}
         return await self._call("PATCH", path, body=body, query=query, content_type=_APPLY)
 
-    async def merge(self, kind: Kind, namespace: str, name: str, patch: Body) -> Body:
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Body,
+        *,
+        manager: str = names.FIELD_MANAGER,
+    ) -> Body:
         """JSON merge patch."""
-        path = kind.path(namespace, name)
-        return await self._call("PATCH", path, body=patch, query=_MANAGER, content_type=_MERGE)
+        path, query = kind.path(namespace, name), {"fieldManager": manager}
+        return await self._call("PATCH", path, body=patch, query=query, content_type=_MERGE)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str, resource_version: str = ""

@@ -55,7 +55,15 @@ class Api(ReadOnlyApi, Protocol):
         """Server-side apply of the status subresource, under a field manager of its own."""
         ...
 
-    async def merge(self, kind: Kind, namespace: str, name: str, patch: Body) -> Body:
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Body,
+        *,
+        manager: str = names.FIELD_MANAGER,
+    ) -> Body:
         """JSON merge patch; a uid or resourceVersion in its metadata is a precondition."""
         ...
 

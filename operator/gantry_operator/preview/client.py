@@ -1,4 +1,4 @@
-"""The API server as people look at it: with their own rights, and without a verb that writes."""
+"""The API server as people reach it, with their own rights; to look at it without other verbs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gantry_operator.api.kube import KubeApi
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gantry_operator.api.protocol import ReadOnlyApi
+    from gantry_operator.api.protocol import Api, ReadOnlyApi
 
 DEFAULT_NAMESPACE = "default"
 _contexts: Any = client_config.list_kube_config_contexts  # it has no types
@@ -24,7 +24,18 @@ _contexts: Any = client_config.list_kube_config_contexts  # it has no types
 
 @contextlib.asynccontextmanager
 async def reading(kubeconfig: Path | None) -> AsyncIterator[ReadOnlyApi]:
-    """The API server that a kubeconfig names; see `Credentials` for the default.
+    """The API server that a kubeconfig names, to be looked at.
+
+    Raises:
+        GantryError: there is no way to it.
+    """
+    async with connected(kubeconfig) as api:
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: Path | None) -> AsyncIterator[Api]:
+    """The same with all verbs; see `Credentials` for the default.
 
     Raises:
         GantryError: there is no way to it.

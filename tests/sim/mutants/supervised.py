@@ -1,4 +1,4 @@
-"""Bugs in what holds a change back until a person approves it."""
+"""Bugs in what holds a change back until a person approves it, and in what writes such wishes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from sim.mutants.mutant import Mutant, UnitTests, one_edit
 
 _operator = one_edit("gantry_operator")
 _WAIT = "unit/operator/test_approval.py::"
+_WISH = "unit/operator/test_wishes.py::"
 _AREA = "changes"
 
 
@@ -94,5 +95,29 @@ MUTANTS = (
         "_is_usable(body)",
         "unit/operator/test_image_turns.py::"
         "test_who_waits_for_a_person_keeps_nobody_waiting_and_then_stands_in_line",
+    ),
+    _bug(
+        "wish-written-to-another-spec",
+        "a command changes a group that is not any more what the command was judged by",
+        "operations.asking:ask",
+        '("uid", "resourceVersion")',
+        '("uid",)',
+        f"{_WISH}test_a_wish_is_written_to_what_it_was_judged_by",
+    ),
+    _bug(
+        "any-change-is-approved-by-name",
+        "who names the change that he has read about lets a newer one go",
+        "operations.wishes:approval",
+        "if change not in (None, pending.id):",
+        "if False:",
+        f"{_WISH}test_what_does_not_wait_is_not_approved",
+    ),
+    _bug(
+        "end-of-another-time",
+        "a command says that all is done by a status from before it",
+        "operations.wishes:_is_seen",
+        'return bool(_status(body).observed_generation == body["metadata"].get("generation"))',
+        "return True",
+        f"{_WISH}test_the_change_that_waits_is_approved_by_its_id",
     ),
 )

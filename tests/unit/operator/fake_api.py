@@ -117,11 +117,21 @@ class FakeApi:
         self._check(old, meta)
         return self._store(kind, old | {"status": body["status"]})
 
-    async def merge(self, kind: Kind, namespace: str, name: str, patch: Body) -> Body:
+    async def merge(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Body,
+        *,
+        manager: str = names.FIELD_MANAGER,
+    ) -> Body:
         self._enter("merge", kind, name)
         old = self._get(kind, namespace, name)
         self._check(old, patch["metadata"])
         labels = (old["metadata"].get("labels") or {}) | patch["metadata"].get("labels", {})
+        if "spec" in patch:
+            old = old | {"spec": (old.get("spec") or {}) | patch["spec"]}
         return self._store(
             kind, old | {"metadata": old["metadata"] | patch["metadata"] | {"labels": labels}}
         )
