@@ -10,7 +10,7 @@ from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, GROUP
 from sim.product.front_groups import FrontGroups, FrontsWatch, has_store_port
 from sim.product.guests import Guests
-from sim.product.kinds import PEACE_S, ProductRun
+from sim.product.kinds import FAULTS_S, PEACE_S, ProductRun
 from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.owners import Owners
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FRONTS_SHARE = 0.4  # of runs of groups
 SHARDS_SHARE = 0.3
+SLEEPS = 2
 
 
 class OperatorRun(ProductRun):
@@ -65,6 +66,66 @@ class OperatorRun(ProductRun):
         cluster.run(IDLE_S)
         if not operators.unsettled():
             operators.judge_idleness()
+
+
+class SleepersRun(OperatorRun):
+    """A group that is put to sleep and woken: among faults, and in peace.
+
+    Asleep no broker runs and every volume is there. It wakes with all of them, also if fewer
+    replicas are wished by then, and nothing that was acknowledged before is missing.
+    """
+
+    def disturb(self) -> None:
+        """Sleep begins and ends at any moment of the faults."""
+        rng, cluster = self.world.stream("sleepers"), self._cluster
+        faults.plan(cluster, self.schedule)
+        begins_s = rng.random() * FAULTS_S / 2
+        lasts_s = rng.random() * (FAULTS_S - begins_s)
+        cluster.run(begins_s)
+        self._wish(asleep=True)
+        cluster.run(lasts_s)
+        self._wish(asleep=False)
+        cluster.run(FAULTS_S - begins_s - lasts_s)
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        for _ in range(SLEEPS):
+            self._sleep_and_wake()
+        super().settle(loads)
+
+    def _sleep_and_wake(self) -> None:
+        """Raises Violation."""
+        rng, cluster, operators = self.world.stream("sleepers"), self._cluster, self._operators
+        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
+            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        volumes = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
+        self._wish(asleep=True)
+        if not cluster.run(PEACE_S, until=self._is_asleep):
+            raise Violation(f"it does not fall asleep: {self._status()}")
+        cluster.world.count("slept")
+        left = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
+        running = [node.name for node in cluster.brokers if node.is_running]
+        if running or left != volumes:
+            raise Violation(f"asleep {running} run, and {volumes - left} are gone")
+        cluster.run(rng.choice([0, 3, 30]))
+        if cluster.replicas > 3 and rng.random() < 0.5:
+            cluster.replicas -= 1
+            cluster.change("brokergroups", GROUP, {"spec": {"replicas": cluster.replicas}})
+        self._wish(asleep=False)
+        self.recover()
+
+    def _wish(self, *, asleep: bool) -> None:
+        self._operators.sleeps = True
+        self._cluster.change("brokergroups", GROUP, {"spec": {"hibernated": asleep}})
+
+    def recover(self) -> None:
+        super().recover()
+        self._operators.sleeps = False
+
+    def _status(self) -> dict[str, Any]:
+        return dict(self._cluster.resource("brokergroups", GROUP).get("status") or {})
+
+    def _is_asleep(self) -> bool:
+        return self._status().get("summary") == "Hibernated"
 
 
 class OwnersRun(OperatorRun):

@@ -7,7 +7,7 @@ master   it never takes the pod of a master that has served for a while and has 
 quorum   it never takes a controller while the others that live are no majority, nor a broker while
          those that live are fewer than the minimum asks for
 volumes  it deletes no claim, and no volume goes
-scale    a StatefulSet never shrinks below the wish
+scale    a StatefulSet never shrinks below the wish, unless all of the group is put to sleep
 bug      no reconcile ends in a fault of its own
 =======  =========================================================================================
 
@@ -45,6 +45,7 @@ class OperatorWatch:
         requests: how often each verb was asked for each object, since ``forget``.
         gap_us: the longest time without an acknowledged send, since ``forget``.
         all_goes: people delete everything: what goes is not looked at.
+        sleeps: people put the group to sleep, or it is about to wake.
     """
 
     def __init__(self, cluster: OperatedCluster, watch: Watch) -> None:
@@ -55,7 +56,7 @@ class OperatorWatch:
         self._master = ("", 0)  # who serves, and since when
         self._found: list[str] = []
         self._acks = 0
-        self.all_goes = False
+        self.all_goes = self.sleeps = False
         self.forget()
         cluster.asks.append(self._asked)
         cluster.deeds.append(self._deed)
@@ -102,6 +103,8 @@ class OperatorWatch:
         for found in self._cluster.objects("statefulsets", "apps"):
             name, replicas = found["metadata"]["name"], found["spec"]["replicas"]
             if name not in (BROKERS, CONTROLLERS) or self.all_goes:
+                continue
+            if name == BROKERS and self.sleeps and replicas == 0:
                 continue
             wished = self._cluster.replicas if name == BROKERS else self._cluster.quorum
             if replicas < min(wished, 3):

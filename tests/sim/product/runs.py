@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.product import kinds
 from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
-from sim.product.operated_kinds import GroupsRun, OperatorRun, OwnersRun
+from sim.product.operated_kinds import GroupsRun, OperatorRun, OwnersRun, SleepersRun
 from sim.product.tier_kinds import FrontBucketRun, LosingRun, TierRun
 
 RUNS: dict[str, type[kinds.ProductRun]] = {
@@ -37,5 +37,6 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "operator": OperatorRun,
     "groups": GroupsRun,
     "owners": OwnersRun,
+    "sleepers": SleepersRun,
     "fleet": FleetRun,
 }
