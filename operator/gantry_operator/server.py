@@ -39,6 +39,7 @@ from gantry_operator.reconcile.entities import Entities, is_patient
 from gantry_operator.reconcile.fleet import Fleet
 from gantry_operator.reconcile.observe import Observer
 from gantry_operator.reconcile.quorum_secrets import Secrets
+from gantry_operator.reconcile.rolls import Rolls
 from gantry_operator.reconcile.tables import Tables
 from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
@@ -170,6 +171,7 @@ async def _act(
             quorum_secrets,
             Claims(api),
             Fleet(cache, settings.image, settings.image_rolls, metrics),
+            rolls=Rolls(cache, settings.max_concurrent_rolls),
             directory_tiers=settings.directory_tiers,
             operator_namespace=_own_namespace() if credentials.in_cluster else "",
         )

@@ -29,6 +29,13 @@ class OperatorSettings(Settings):
         le=1000,
         description="How many groups may roll to a new default image at a time.",
     )
+    max_concurrent_rolls: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="How many broker groups may roll at a time, whatever the change; none: a new "
+        "default image alone goes in turns.",
+    )
     name: str | None = Field(
         default=None,
         min_length=1,

@@ -48,7 +48,7 @@ class HeldChange(msgspec.Struct, frozen=True):
 
     Attributes:
         id: see the module.
-        approved: a person has approved it, and it waits for its announcement, or for its turn.
+        approved: nobody has to approve it any more; it waits for its announcement or its turn.
         in_line: it waits for its turn.
         given: an approval that is there and is not for this change; empty for none.
         image: the image that pods would get.
@@ -73,7 +73,7 @@ class HeldChange(msgspec.Struct, frozen=True):
         """For people: what waits, what it would do, and how to let it go."""
         if self.approved:
             goes = "goes when it is its turn" if self.in_line else "begins"
-            return f"Change {self.id} is approved and {goes}: {told(pending)}."
+            return f"Change {self.id} {goes}: {told(pending)}."
         other = f" spec.update.approved is {self.given}, another change." if self.given else ""
         return (
             f"Waiting for approval of {self.id}: {told(pending)}.{other} Set spec.update.approved "
@@ -104,7 +104,8 @@ def held_change(
     """
     statefulset = wished[-1]
     live = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
-    if live is None or not group.spec.update.is_supervised:
+    supervised, turn = group.spec.update.is_supervised, seen.roll_turn
+    if live is None or not (supervised or turn is not None):
         return None
     change = change_id(statefulset, live)
     if not change:
@@ -112,12 +113,15 @@ def held_change(
     given = group.spec.update.approved or ""
     shown = seen.previous.pending_change if seen.previous else None
     is_shown = shown is not None and shown.id == change
-    if given == change and is_shown and seen.image_wait is None:
+    in_line = turn is not None and not turn.given
+    in_line |= supervised and seen.image_wait is not None
+    may_go = given == change or not supervised
+    if may_go and is_shown and not in_line:
         return None
     return HeldChange(
         id=change,
-        approved=given == change,
-        in_line=seen.image_wait is not None,
+        approved=may_go,
+        in_line=in_line,
         given=given if given != change else "",
         image=_image(statefulset),
         what=_what(seen, wished, live),
@@ -291,7 +295,8 @@ def approved(seen: BrokerObserved, change: str) -> BrokerObserved:
     assert seen.group is not None, "of an accepted resource"
     update = seen.group.spec.update.model_copy(update={"approved": change})
     spec = seen.group.spec.model_copy(update={"update": update})
-    return replace(seen, group=seen.group.model_copy(update={"spec": spec}), image_wait=None)
+    group = seen.group.model_copy(update={"spec": spec})
+    return replace(seen, group=group, image_wait=None, roll_turn=None)
 
 
 def rolls(wished: Body, live: Body) -> bool:

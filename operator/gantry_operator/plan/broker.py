@@ -116,9 +116,12 @@ def plan_broker_group(
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting and awake)
         status = status.model_copy(update={"drain": drain})
-    begins = held is not None and held[0].reason == Reason.APPLYING
-    actions += _report(seen, status, step) + _check_again(seen, status, step, begins=begins)
-    return with_check(seen.image_wait, actions)
+    again = _check_again(seen, status, step)
+    if held is not None and held[0].reason == Reason.APPLYING:
+        again = [CheckAgain(after_s=BEGIN_CHECK_S)]  # the next plan finds it announced
+    actions += _report(seen, status, step) + again
+    waits = held is not None and held[0].reason == Reason.WAITING_FOR_TURN
+    return with_check(seen.image_wait, with_check(seen.roll_turn if waits else None, actions))
 
 
 def _held(
@@ -131,7 +134,9 @@ def _held(
 ) -> tuple[HeldChange, PendingChangeStatus] | None:
     """The change that waits for a person, and what it would do; None if there is none."""
     group = seen.group
-    if group is None or load is None or not accepted.usable or not group.spec.update.is_supervised:
+    if group is None or load is None or not accepted.usable:
+        return None
+    if not group.spec.update.is_supervised and seen.roll_turn is None:
         return None
     held = held_change(seen, group, _objects(seen, group, load.replicas))
     if held is None:
@@ -299,10 +304,8 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 
 
 def _check_again(
-    seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None, *, begins: bool
+    seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
 ) -> list[Action]:
-    if begins:  # with the next plan, which finds it announced
-        return [CheckAgain(after_s=BEGIN_CHECK_S)]
     if step is not None or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     if is_off(seen) and not seen.pods:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         FrontGroupStatus,
     )
     from gantry_operator.models.base import Metadata
-    from gantry_operator.plan.turns import ImageWait
+    from gantry_operator.plan.turns import ImageWait, RollTurn
 
 Body = dict[str, Any]
 ObjectKey = tuple[str, str]
@@ -130,6 +130,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
         directory_tiers: whether all pods see the same files, so that a tier may lie in a directory.
         fronts: whether the cluster has a FrontGroup.
         neighbours: whether other BrokerGroups refer to the same quorum and stay.
+        roll_turn: whether it may begin to restart pods; None if it need not wait for a turn.
     """
 
     meta: Metadata
@@ -151,6 +152,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     fronts: bool = False
     neighbours: bool = False
     image_wait: ImageWait | None = None
+    roll_turn: RollTurn | None = None
 
     @property
     def uid(self) -> str:

@@ -61,7 +61,7 @@ class Place(msgspec.Struct, frozen=True):
         return self.kind, self.namespace, self.name
 
 
-def with_check(wait: ImageWait | None, actions: list[Action]) -> list[Action]:
+def with_check(wait: ImageWait | RollTurn | None, actions: list[Action]) -> list[Action]:
     """Adds the look at the line to a plan, unless it looks again sooner anyway."""
     planned = [action.after_s for action in actions if isinstance(action, CheckAgain)]
     if wait is None or min(planned, default=wait.check_after_s + 1) <= wait.check_after_s:
@@ -117,6 +117,25 @@ class ImageWait(msgspec.Struct, frozen=True):
             f"Runs {running}, and waits for its turn to get {self.image}, the operator's image: "
             f"{groups} it at a time."
         )
+
+
+class RollTurn(msgspec.Struct, frozen=True):
+    """The turn of a group to restart its pods, where groups take turns for any change.
+
+    Attributes:
+        at_a_time: how many groups roll at a time.
+        waiting: how many wait, this one among them, as of the last look.
+        given: it is its turn.
+    """
+
+    at_a_time: int
+    waiting: int
+    given: bool
+
+    @property
+    def check_after_s(self) -> float:
+        """The time to look again; a long line looks as often as a short one, all of it together."""
+        return min(FIRST_CHECK_S * self.waiting, LAST_CHECK_S)
 
 
 def line_up(fleet: Iterable[Place], default_image: str, at_a_time: int) -> Line:

@@ -72,7 +72,7 @@ class Fleet:
         stands in line once it is approved.
         """
         place = self._place(key, body)
-        if place is None or place.image == self._image or _waits_for_approval(body):
+        if place is None or place.image == self._image or waits_for_approval(body):
             return self._image, None
         line = self._line if self._is_far(place) else self._look()
         if line.has_turn(place.id) and self._give(place, line):
@@ -133,7 +133,7 @@ class Fleet:
             image=image,
             well=rolled_out(found) if kind is DEPLOYMENT else self._is_well(key, found),
             rolls=not spec.get("paused") and not deleting,
-            usable=_is_usable(body) and not _waits_for_approval(body),
+            usable=_is_usable(body) and not waits_for_approval(body),
         )
 
     def _is_well(self, key: Key, statefulset: Body) -> bool:
@@ -152,7 +152,7 @@ def _is_supervised(body: Body) -> bool:
     return bool(update.get("strategy") == "Supervised")
 
 
-def _waits_for_approval(body: Body) -> bool:
+def waits_for_approval(body: Body) -> bool:
     """Whether nobody has approved what the group's status announces; it takes no turn until then.
 
     What it does not announce yet is not approved either.

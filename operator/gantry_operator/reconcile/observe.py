@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import FrontsView, GroupView, QuorumView
     from gantry_protocol.admin_client.outcomes import NotDeclared
 
-    from gantry_operator.plan.turns import ImageWait
+    from gantry_operator.plan.turns import ImageWait, RollTurn
     from gantry_operator.reconcile.claims import Claims
 
 ASK_AT_ONCE = 10  # shards
@@ -98,6 +98,14 @@ class Images(Protocol):
         ...
 
 
+class Turns(Protocol):
+    """The turns of groups to restart pods."""
+
+    def turn_of(self, key: Key, body: Body) -> RollTurn | None:
+        """That of a group; None if it needs none."""
+        ...
+
+
 class MissingSecrets(Protocol):
     """The Secrets of quorums."""
 
@@ -115,6 +123,7 @@ class Observer:
         secrets: which of them exist, read live.
         claims: of controllers' volumes, read live.
         fleet: which default image a group gets.
+        rolls: whose turn it is to restart pods; None where nobody waits for one.
         directory_tiers: whether all pods see the same files.
         operator_namespace: where the operator's own pods are; empty outside a cluster.
     """
@@ -127,10 +136,12 @@ class Observer:
         claims: Claims,
         fleet: Images,
         *,
+        rolls: Turns | None = None,
         directory_tiers: bool = False,
         operator_namespace: str = "",
     ) -> None:
         self._cache = cache
+        self._rolls = rolls
         self._directory = directory
         self._secrets = secrets
         self._claims = claims
@@ -183,6 +194,7 @@ class Observer:
             directory_tiers=self._directory_tiers,
             fronts=bool(self._referring(FRONT_GROUP, key.namespace, referred)),
             neighbours=self._has_neighbours(key, referred),
+            roll_turn=None if self._rolls is None else self._rolls.turn_of(key, body),
         )
 
     async def _front(self, key: Key, body: Body) -> FrontObserved:

@@ -128,3 +128,44 @@ async def test_approved_images_still_go_through_the_fleet_in_turns(world: World)
         await world.until(lambda: not any(is_rolling(world, name) for name in sets), "all is done")
     assert most == [1]
     assert world.require(STATEFULSET, "orders-broker")["spec"]["replicas"] == 3
+
+
+async def test_a_change_of_all_specs_rolls_one_group_at_a_time(world: World) -> None:
+    names = ("orders", "payments", "returns")
+    sets = [f"{name}-broker" for name in names]
+    async with world.operator(max_concurrent_rolls=1):
+        world.example("controllergroup.yaml")
+        for name in names:
+            world.group(name)
+        for name in names:
+            await world.settled(name)
+    most, order = [0], list[str]()
+
+    def note(event: Event) -> None:
+        rolling = [name for name in sets if is_rolling(world, name)]
+        most[0] = max(most[0], len(rolling))
+        order.extend(name for name in rolling if name not in order)
+
+    world.cluster.registry.store.subscribe(note, name="the count of rolls")
+    for name in names:
+        world.patch(BROKER_GROUP, name, {"spec": {"image": NEW}})
+    async with world.operator(max_concurrent_rolls=1) as task:
+        await world.until(lambda: order, "the first begins")
+        (first,) = order
+        waiting = [name for name in names if f"{name}-broker" != first]
+        await world.until(
+            lambda: all(
+                world.condition("Progressing", name)["reason"] == "WaitingForTurn"
+                for name in waiting
+            ),
+            "the others say that they wait",
+        )
+        assert not any(world.is_true("Ready", name) for name in waiting)
+        task.cancel()
+    async with world.operator(max_concurrent_rolls=1):
+        await world.until(lambda: {image(world, name) for name in sets} == {NEW}, "all have it")
+        for name in names:
+            await world.settled(name)
+        await world.until(lambda: not any(is_rolling(world, name) for name in sets), "all is done")
+    assert most == [1]
+    assert len(order) == 3

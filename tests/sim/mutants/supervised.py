@@ -6,6 +6,7 @@ from sim.mutants.mutant import Mutant, UnitTests, one_edit
 
 _operator = one_edit("gantry_operator")
 _WAIT = "unit/operator/test_approval.py::"
+_TURN = "unit/operator/test_rolls.py::"
 _WISH = "unit/operator/test_wishes.py::"
 _AREA = "changes"
 
@@ -19,24 +20,24 @@ MUTANTS = (
         "approval-of-another-change",
         "an approval lets the next change go, too",
         "plan.approval:held_change",
-        "if given == change and is_shown",
-        "if given and is_shown",
+        "may_go = given == change or not supervised",
+        "may_go = bool(given) or not supervised",
         f"{_WAIT}test_the_approved_change_goes_and_nothing_else_does",
     ),
     _bug(
         "approved-before-it-is-announced",
         "a change begins that the status never told of, and takes no turn",
         "plan.approval:held_change",
-        "if given == change and is_shown",
-        "if given == change",
+        "if may_go and is_shown",
+        "if may_go",
         f"{_WAIT}test_what_was_not_announced_does_not_go_even_if_it_is_approved",
     ),
     _bug(
         "approved-groups-all-at-once",
         "whoever approves the fleet restarts it in the same second",
         "plan.approval:held_change",
-        " and seen.image_wait is None:",
-        ":",
+        "in_line |= supervised and seen.image_wait is not None",
+        "pass",
         f"{_WAIT}test_the_line_of_the_fleet_comes_after_the_approval",
     ),
     _bug(
@@ -91,7 +92,7 @@ MUTANTS = (
         "a-person-holds-the-fleet-up",
         "a group that waits for a person keeps a new image from all behind it",
         "reconcile.fleet:Fleet._place",
-        "_is_usable(body) and not _waits_for_approval(body)",
+        "_is_usable(body) and not waits_for_approval(body)",
         "_is_usable(body)",
         "unit/operator/test_image_turns.py::"
         "test_who_waits_for_a_person_keeps_nobody_waiting_and_then_stands_in_line",
@@ -119,5 +120,37 @@ MUTANTS = (
         'return bool(_status(body).observed_generation == body["metadata"].get("generation"))',
         "return True",
         f"{_WISH}test_the_change_that_waits_is_approved_by_its_id",
+    ),
+    _bug(
+        "who-is-broken-waits-for-its-turn",
+        "the change that would mend a group waits behind one that is stuck",
+        "reconcile.rolls:Rolls.turn_of",
+        " or not self._is_well(key, new_is_well=False)",
+        "",
+        f"{_TURN}test_what_is_not_well_waits_for_nobody",
+    ),
+    _bug(
+        "turns-for-all-at-once",
+        "all groups are given a turn before the first one is seen to roll",
+        "reconcile.rolls:Rolls._room_for",
+        "under_way += 1  # its StatefulSet is about to be written",
+        "under_way += 0",
+        f"{_TURN}test_so_many_begin_and_the_next_when_one_is_well",
+    ),
+    _bug(
+        "unused-roll-turn-kept-for-ever",
+        "a group that does not use its turn keeps all others from theirs",
+        "reconcile.rolls:Rolls._room_for",
+        " and now_s - given_s < GIVEN_S",
+        "",
+        f"{_TURN}test_a_turn_that_nobody_uses_goes_to_the_next",
+    ),
+    _bug(
+        "roll-without-its-turn",
+        "a change goes without its turn",
+        "plan.approval:held_change",
+        "in_line = turn is not None and not turn.given",
+        "in_line = False",
+        f"{_TURN}test_a_change_is_announced_before_its_turn_and_goes_with_it",
     ),
 )

@@ -188,7 +188,7 @@ def test_the_line_of_the_fleet_comes_after_the_approval() -> None:
     assert (status, reason) == ("True", "WaitingForTurn")
     assert told(in_line, "Ready")[0] == "False", "it is wished, and not so yet"
     assert of_type(planned(in_line), CheckAgain) == [CheckAgain(after_s=2.0)]
-    assert f"Change {change} is approved" in message
+    assert f"Change {change} goes when it is its turn" in message
 
 
 def test_a_set_of_an_older_operator_is_the_same_only_if_it_is_proved() -> None:
