@@ -103,6 +103,9 @@ def _serves(status: ControllerGroupStatus | BrokerGroupStatus | FrontGroupStatus
         return f"{status.leader.pod} leads" if status.leader is not None else "nobody leads"
     if isinstance(status, FrontGroupStatus):
         return f"clients at {status.address}" if status.address else "clients at the brokers"
+    asleep = find(status.conditions, "Hibernated")
+    if asleep is not None and asleep.status == "True":
+        return "nobody is served"
     if status.shards is not None:
         return f"{status.shards.ready} shards Ready"
     if status.master is None:
@@ -115,7 +118,7 @@ def _of_brokers(status: BrokerGroupStatus) -> list[str]:
     notes = [
         f"{_home(member.replica, member.broker_id)}: {member.state}"
         for member in status.members
-        if member.state != "InSync"
+        if member.state not in ("InSync", "Hibernated")
     ]
     if status.tier is not None:
         tier = find(status.conditions, "TierHealthy")

@@ -222,7 +222,7 @@ def _member(broker_id: int, pod: PodView | None, state: str, address: str = "") 
         broker_id=broker_id,
         address=address,
         pod_uid=pod.uid if pod is not None else f"gone-{broker_id}",
-        alive=state != "Lost",
+        alive=state not in ("Lost", "Hibernated"),
         draining=state == "Draining",
         in_sync=state in ("InSync", "Draining"),
     )

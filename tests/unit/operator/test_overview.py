@@ -7,6 +7,7 @@ from typing import Any
 from gantry_operator.models.changes import ChangeStatus, FailoverStatus
 from gantry_operator.preview.overview import NOT_SEEN, of_body, told_change, told_failover
 from unit.operator.test_changes import failover, led_by_2
+from unit.operator.test_hibernation import sleeping
 from unit.operator.world import (
     broker_world,
     controller_world,
@@ -43,6 +44,12 @@ def test_what_is_not_well_says_why() -> None:
         "orders-broker-0 has no room: the disk is full.",
     )
     assert shown("BrokerGroup", settled_status(broker_world())).why == ""
+
+
+def test_a_group_that_sleeps_is_no_fault() -> None:
+    found = shown("BrokerGroup", settled_status(sleeping()))
+    assert (found.summary, found.serves) == ("Hibernated", "nobody is served")
+    assert (found.notes, found.why) == ((), "")
 
 
 def test_what_nobody_has_looked_at_says_so() -> None:
