@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from gantry_operator.plan.observed import BrokerObserved
 
+_ON_PURPOSE = (Reason.HIBERNATING, Reason.HIBERNATED)
 _WARNED = (
     ("Progressing", Reason.POD_CRASHING),
     ("Progressing", Reason.DRAIN_REFUSED),
@@ -170,7 +171,11 @@ def _turned_false(
         if not same:
             events.append(_warning(accepted))
     available, was = find(new, "Available"), find(before, "Available")
-    lost = available is not None and available.status == "False"
+    lost = (
+        available is not None
+        and available.status == "False"
+        and available.reason not in _ON_PURPOSE
+    )
     if lost and served and was is not None and was.status != "False":
         assert available is not None, "checked above"
         events.append(_warning(available))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gantry_operator.models import InvalidSpecError
+from gantry_operator.models import BrokerGroupStatus, InvalidSpecError
 from gantry_operator.plan.actions import (
     ApplyObject,
     CheckAgain,
     Declare,
     DrainGroup,
+    EmitEvent,
     ForgetMember,
     ScaleDown,
 )
@@ -134,6 +135,18 @@ def test_a_group_that_sleeps_says_so_and_is_as_wished() -> None:
     ends = sleeping(pods=(pod(0, terminating=True, ready=False),))
     assert summary(ends) == "Hibernating"
     assert "Waiting for 1 pod to end" in told(ends, "Progressing")[2]
+
+
+def test_sleep_is_no_warning() -> None:
+    served = BrokerGroupStatus.model_validate(settled_status(broker_world()))
+
+    def warned(seen: BrokerObserved) -> list[str]:
+        told_of = of_type(planned(changed(seen, previous=served)), EmitEvent)
+        return [event.reason for event in told_of if event.type == "Warning"]
+
+    assert warned(sleeping()) == []
+    assert warned(sleeping(pods=(pod(0, ready=False),))) == []
+    assert warned(broker_world(known=members({"alive": False}, {}, {}))) == ["NoMaster"]
 
 
 def test_it_is_known_to_sleep_without_controllers() -> None:
