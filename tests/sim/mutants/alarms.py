@@ -11,7 +11,7 @@ TESTS = "unit/broker/clients/test_lag.py"
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
     edit = Edit(f"{LAG}:{place}", text, other)
-    return Mutant(name, "alarms", what, (edit,), UnitTests(f"{TESTS}::{killer}"), quick=True)
+    return Mutant(name, "alarms", what, (edit,), UnitTests(f"{TESTS}::{killer}"))
 
 
 MUTANTS = (
@@ -30,7 +30,6 @@ MUTANTS = (
             "unit/controller/liveness/test_watchman.py::"
             "test_a_group_of_which_nobody_is_heard_is_unserved"
         ),
-        quick=True,
     ),
     _mutant(
         "lag-of-who-is-there-only",
