@@ -11,7 +11,7 @@ import signal
 import subprocess
 from io import BytesIO
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gantry_broker.tier import pack_process
 from sim.kernel.world import MS
@@ -20,9 +20,23 @@ from sim.product.machines import current, running
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sim.product.machines import Thread
+
 KILLED = 0.2
 START_US = (20 * MS, 100 * MS)
-SYS = SimpleNamespace()  # ``sys`` of the one that runs: none waits for anything
+
+
+class _Sys:
+    """``sys`` of each of them: one that waits for the disk keeps its own beside others."""
+
+    def __init__(self) -> None:
+        self.of: dict[object, SimpleNamespace] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of[running()], name)
+
+
+SYS = _Sys()
 
 
 class _Popen:
@@ -31,29 +45,49 @@ class _Popen:
     def __init__(self, command: Sequence[str], *, pass_fds: tuple[int], **_: object) -> None:
         self.pid = current().pid  # of whoever may change its priority
         self.returncode: int | None = None
-        (self._memory,) = pass_fds
-        assert int(command[-1]) == self._memory
+        (memory,) = pass_fds
+        assert int(command[-1]) == memory
+        # Inherited, so it stays what it is when the broker gives up and closes its own: the number
+        # is that of another broker's memory then.
+        self._memory: int | None = os.dup(memory)
 
     def communicate(self, order: bytes) -> tuple[bytes, bytes]:
         """Run it to its end; in a thread."""
         thread = running()
         assert thread is not None
         rng = thread.process.rng
-        thread.sleep_us(rng.randint(*START_US))
-        if rng.random() < KILLED:
-            thread.process.world.count("pack-process.killed")
-            self.returncode = -signal.SIGKILL
-            return b"", b""
+        memory, self._memory = self._memory, None
+        assert memory is not None
+        try:
+            thread.sleep_us(rng.randint(*START_US))
+            if rng.random() < KILLED:
+                thread.process.world.count("pack-process.killed")
+                self.returncode = -signal.SIGKILL
+                return b"", b""
+            return self._run(thread, memory, order)
+        finally:
+            os.close(memory)
+
+    def _run(self, thread: Thread, memory: int, order: bytes) -> tuple[bytes, bytes]:
         said = BytesIO()
-        SYS.argv = ["", str(os.dup(self._memory))]
-        SYS.stdin, SYS.stdout = SimpleNamespace(buffer=BytesIO(order)), SimpleNamespace(buffer=said)
-        pack_process.main()
+        SYS.of[thread] = SimpleNamespace(
+            argv=["", str(os.dup(memory))],
+            stdin=SimpleNamespace(buffer=BytesIO(order)),
+            stdout=SimpleNamespace(buffer=said),
+        )
+        try:
+            pack_process.main()
+        finally:
+            del SYS.of[thread]
         thread.process.world.count("pack-process")
         self.returncode = 0
         return said.getvalue(), b""
 
     def kill(self) -> None:
         """It has ended, or ends unheard."""
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
 
 
 SubprocessModule = SimpleNamespace(Popen=_Popen, PIPE=subprocess.PIPE)
