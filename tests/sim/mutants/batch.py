@@ -74,12 +74,13 @@ class Batch:
             name: [item for item in session.items if is_of(item.nodeid, where)]
             for name, (_, where) in self._bugs.items()
         }
-        asked = {id(item) for items in tests.values() for item in items}
-        broken = self._run(session, [item for item in session.items if id(item) in asked])
+        asked = {item.nodeid: item for items in tests.values() for item in items}
+        broken = self._run(list(asked.values()), failures=len(asked))
         for name, (edits, where) in self._bugs.items():
             found = self.found[name]
-            if broken:
-                found.wrong = f"the tests fail without it: {broken}"
+            failing = [item.nodeid for item in tests[name] if item.nodeid in broken]
+            if failing:
+                found.wrong = f"it fails without it: {broken[failing[0]]}"
                 continue
             if not tests[name]:
                 found.wrong = f"there is no test {where}"
@@ -88,25 +89,27 @@ class Batch:
             try:
                 with planted(edits):
                     self._has_bug = True
-                    found.words = self._run(session, tests[name])
+                    found.words = next(iter(self._run(tests[name]).values()), "")
             except StaleMutant as error:
                 found.wrong = str(error)
             finally:
                 self._has_bug = False
             found.cpu_s = time.process_time() - began_s
 
-    def _run(self, session: pytest.Session, items: list[pytest.Item]) -> str:
-        """Run them until one fails, which is returned in words; empty if all pass."""
-        words = ""
+    def _run(self, items: list[pytest.Item], failures: int = 1) -> dict[str, str]:
+        """Run them until so many fail; returns what failed, in words, by the test's id."""
+        found: dict[str, str] = {}
         for item, following in zip(items, [*items[1:], None], strict=True):
             reports = runtestprotocol(item, log=False, nextitem=following)
             failed = [report for report in reports if report.failed]
             if failed:
-                words = f"{item.nodeid} - {failed[0].longreprtext.strip().splitlines()[-1]}"[:200]
-                break
+                last = failed[0].longreprtext.strip().splitlines()[-1]
+                found[item.nodeid] = f"{item.nodeid} - {last}"[:200]
+                if len(found) == failures:
+                    break
         with _not_blamed():
-            session._setupstate.teardown_exact(None)
-        return words
+            items[0].session._setupstate.teardown_exact(None)
+        return found
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:

@@ -3,7 +3,7 @@
 ``python -m sim.mutants.gate [--jobs N] [NAME …]`` with tests/ on the path. One line per mutant as
 it ends, then a table: mutant, killed by, seed, CPU seconds until it was found. Exit code 1 if a
 mutant lives, or does not fit the code any more. Mutants that the tests of one file must find share
-a process and a collection of these tests; any other has a process of its own.
+a collection of these tests.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sim.mutants.planting import StaleMutant
 
 TIME_LIMIT_S = 240  # of a mutant that seeds or a script must find
 BATCH_MAX = 24
+BATCHES_EACH = 8  # of one process, which takes as long to begin as a batch does
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -50,7 +51,6 @@ class Verdict:
 
 def judge(names: list[str]) -> list[Verdict]:
     """Plant mutants in this process: one, or those of one file of tests."""
-    logging.getLogger("gantry").setLevel("CRITICAL")  # it would speak of faults, between the lines
     mutants = [BY_NAME[name] for name in names]
     bugs = {
         mutant.name: (mutant.edits, mutant.killer)
@@ -61,12 +61,14 @@ def judge(names: list[str]) -> list[Verdict]:
         (file,) = {killer.file for _, killer in bugs.values()}
         return [_verdict(name, death) for name, death in kill_all(file, bugs).items()]
     (mutant,) = mutants
+    logging.getLogger("gantry").setLevel("CRITICAL")  # it would speak of faults, between the lines
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(TIME_LIMIT_S)
     try:
         return [_verdict(mutant.name, mutant.kill)]
     finally:
         signal.alarm(0)
+        logging.getLogger("gantry").setLevel(logging.NOTSET)
 
 
 def _verdict(name: str, kill: Callable[[], Death]) -> Verdict:
@@ -83,10 +85,10 @@ def _out_of_time(_number: int, _frame: FrameType | None) -> None:
 
 
 def run(mutants: list[Mutant], jobs: int) -> list[Verdict]:
-    """All of them, a batch in a process of its own; prints a line as each ends."""
+    """All of them; prints a line as each ends."""
     context = multiprocessing.get_context("spawn")
     verdicts: list[Verdict] = []
-    with context.Pool(jobs, maxtasksperchild=1) as pool:
+    with context.Pool(jobs, maxtasksperchild=BATCHES_EACH) as pool:
         for judged in pool.imap_unordered(judge, batches(mutants)):
             for verdict in judged:
                 verdicts.append(verdict)

@@ -479,9 +479,7 @@ MUTANTS = (
         "log.writer:Writer.guarded",
         "    if self._failure is not None:\n        return\n",
         "",
-        UnitTests(
-            "unit/broker/log/test_disk.py::test_a_checkpoint_promises_only_what_was_synced_before_it"
-        ),
+        UnitTests("unit/broker/log/test_disk.py::test_a_disk_that_failed_is_not_asked_again"),
     ),
     _mutant(
         "floor-before-its-sums",

@@ -133,6 +133,17 @@ async def test_an_error_is_blamed_on_the_log_it_hit_and_ends_no_other(
         log.close()
 
 
+def test_a_disk_that_failed_is_not_asked_again(tmp_path: Path, disks: Disks) -> None:
+    """Not within the job in which it failed, either: neither noted as flushed nor promised."""
+    (log,) = open_logs(tmp_path, disks, 1)
+    done: list[str] = []
+    log._writer.guarded(lambda: done.append("before"))
+    log._writer.fail(OSError(errno.EIO, "lost"))
+    log._writer.guarded(lambda: done.append("after"))
+    assert done == ["before"]
+    log.close()
+
+
 async def test_a_checkpoint_promises_only_what_was_synced_before_it(
     tmp_path: Path, disks: Disks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +161,7 @@ async def test_a_checkpoint_promises_only_what_was_synced_before_it(
     for log in opened:
         logs.append(log, 1)
     await flushed(opened)
+    order.clear()  # of what was written before there was anything to promise
     for log in opened:
         log.raise_confirm_floor(log.end)
     monkeypatch.setattr(disk_module, "CHECKPOINT_INTERVAL_S", 0)
