@@ -12,6 +12,7 @@ import msgspec
 
 from gantry_local.apiserver import crds, names, rules, scale, strategies, structural
 from gantry_local.apiserver.errors import bad_request, invalid
+from gantry_local.apiserver.errors import forbidden as not_allowed
 from gantry_local.apiserver.validation import forbidden, validate
 from gantry_local.apiserver.validation import invalid as invalid_cause
 
@@ -139,6 +140,9 @@ def validate_object(
         )
     if causes:
         raise invalid(resource, obj["metadata"].get("name", ""), causes)
+    why = "" if resource.custom else strategies.denied(resource, obj, old)
+    if why:
+        raise not_allowed(resource, obj["metadata"]["name"], why)
 
 
 def _run_rules(

@@ -22,6 +22,23 @@ CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 """Keeps a deleted claim until no pod uses it; every claim gets it when it is created."""
 
 
+FIXED_CLASS = "fixed"
+"""Storage class without allowVolumeExpansion."""
+
+
+def denied(resource: ResourceType, obj: Object, old: Object | None) -> str:
+    """The words of an admission plugin (PersistentVolumeClaimResize) that forbids a valid write."""
+    if resource.key != ("", "persistentvolumeclaims") or old is None:
+        return ""
+    spec, before = obj.get("spec") or {}, old["spec"]
+    if spec.get("storageClassName") != FIXED_CLASS or spec["resources"] == before["resources"]:
+        return ""
+    return (
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the "
+        "pvc must support resize"
+    )
+
+
 def prepare(resource: ResourceType, obj: Object, old: Object | None) -> None:
     """Fill in what the server derives for the kind."""
     action = _PREPARE.get(resource.key)

@@ -1,6 +1,9 @@
 """PersistentVolumeClaims: bound at once, protected while in use, their directory removed with them.
 
-The volume is a directory of the state directory; sizes are recorded and not enforced.
+The volume is a directory of the state directory; sizes are recorded and not enforced. A claim that
+asks for more gets it at once, as of a driver that grows volumes under running pods. Of the class
+`offline` the volume grows, and its file system when its pod is replaced; of `fixed` the API server
+refuses (`strategies`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 
 CLAIMS = ("", "persistentvolumeclaims")
 PODS = ("", "pods")
+OFFLINE = "offline"
+"""Storage class whose file systems grow when they are mounted, and not before."""
+PENDING = "FileSystemResizePending"
 
 
 class ClaimController:
@@ -104,7 +110,32 @@ class ClaimController:
                 "capacity": dict(requested),
             }
             self._direct.set_status(*CLAIMS, claim, status)
+        elif claim is not None:
+            self._expand(key, claim)
         return None
+
+    def _expand(self, key: Key, claim: dict[str, Any]) -> None:
+        """Gives a bound claim what it asks for."""
+        status, wanted = dict(claim["status"]), claim["spec"]["resources"]["requests"]
+        if status.get("capacity") == wanted:
+            return
+        waiting = any(one["type"] == PENDING for one in status.get("conditions") or ())
+        if claim["spec"].get("storageClassName") == OFFLINE and key in self._users:
+            if waiting:
+                return
+            status["conditions"] = [
+                {
+                    "type": PENDING,
+                    "status": "True",
+                    "lastTransitionTime": self._direct.ambient.now_text(),
+                    "message": "Waiting for user to (re-)start a pod to finish file system resize "
+                    "of volume on node.",
+                }
+            ]
+        else:
+            status["capacity"] = dict(wanted)
+            status.pop("conditions", None)
+        self._direct.set_status(*CLAIMS, claim, status)
 
 
 def _counts(pod: dict[str, Any]) -> bool:

@@ -238,6 +238,17 @@ def test_claims_are_fixed_but_for_their_size(world: World) -> None:
             world.merge("persistentvolumeclaims", "c", {"spec": patch})
 
 
+def test_a_class_without_expansion_refuses_larger_claims(world: World) -> None:
+    size = {"resources": {"requests": {"storage": "1Gi"}}}
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fixed"} | size
+    world.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
+    world.merge("persistentvolumeclaims", "c", {"spec": {"volumeName": "v"}})
+    bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    with pytest.raises(StatusError, match="must support resize") as refused:
+        world.merge("persistentvolumeclaims", "c", bigger)
+    assert refused.value.code == 403
+
+
 def test_a_body_of_another_kind_is_refused(world: World) -> None:
     for wrong in ({"kind": "Secret"}, {"apiVersion": "v2"}, {"metadata": {"namespace": "x"}}):
         with pytest.raises(StatusError) as refused:
