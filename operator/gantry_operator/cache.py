@@ -52,7 +52,9 @@ _OWNER_KINDS = {
     names.CONTROLLER: CONTROLLER_GROUP,
     names.FRONT: FRONT_GROUP,
 }
-_POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
+_POD_METADATA = frozenset(
+    {"name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp"}
+)
 _ENDING = b'"deletionTimestamp"'
 NAME_FIELDS = {TOPIC: "topicName", MESSAGE_USER: "userName", CONSUMER_GROUP: "groupName"}
 """Where an entity says what it stands for, if that is not its own name."""

@@ -65,7 +65,7 @@ app.kubernetes.io/component: operator
   resources: [networkpolicies] # deleted when spec.networkPolicy.enabled is set to false
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [persistentvolumeclaims] # of controllers, by name: the mark of the quorum that a volume is of
+  resources: [persistentvolumeclaims] # by name: the mark of the quorum that a controller's volume is of, and sizes that grow
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [secrets] # of each quorum the admin API's bearer token and the key, and those of MessageUsers; made and read by name, never listed or changed

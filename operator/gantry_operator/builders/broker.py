@@ -47,6 +47,7 @@ def broker_objects(
     door: bool = True,
     fronts: bool = False,
     knows_fronts: bool = True,
+    claim_size: str = "",
 ) -> list[Manifest]:
     """All objects of a broker group, in the order in which they are applied.
 
@@ -60,6 +61,7 @@ def broker_objects(
         door: whether the image knows doors; without, there are none whatever the wish.
         fronts: whether the cluster has a FrontGroup, so that fronts read and append at the store.
         knows_fronts: whether the image serves fronts; without, they pass everything on to it.
+        claim_size: that of a live claim template with less than is wished; else empty.
     """
     name = names.broker_statefulset(group.metadata.name)
     component = names.BROKER
@@ -85,6 +87,7 @@ def broker_objects(
                 shards=shards,
             ),
             replicas,
+            claim_size,
             controller_group=group.spec.controller_ref.name,
             **({} if shards is None else {"shards": str(shards)}),
             **({"doors": "known"} if door else {}),

@@ -31,7 +31,12 @@ GRACE_PERIOD_S = 10
 
 
 def controller_objects(
-    group: ControllerGroup, *, image: str, operator_namespace: str = "", cluster_uid: str = ""
+    group: ControllerGroup,
+    *,
+    image: str,
+    operator_namespace: str = "",
+    cluster_uid: str = "",
+    claim_size: str = "",
 ) -> list[Manifest]:
     """All objects of a quorum but its Secrets, in the order in which they are applied.
 
@@ -40,6 +45,7 @@ def controller_objects(
         image: the default image.
         operator_namespace: where the operator's pods are; see `controller_policy`.
         cluster_uid: the identity of the quorum; by default what the spec gives, else its own uid.
+        claim_size: as of brokers.
     """
     name = names.controller_statefulset(group.metadata.name)
     component = names.CONTROLLER
@@ -51,7 +57,9 @@ def controller_objects(
         ),
         services.disruption_budget(group, component, name),
         *controller_policy(group, operator_namespace),
-        pods.statefulset(group, _workload(group, image, cluster_uid), group.spec.replicas),
+        pods.statefulset(
+            group, _workload(group, image, cluster_uid), group.spec.replicas, claim_size
+        ),
     ]
 
 

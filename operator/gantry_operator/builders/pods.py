@@ -126,9 +126,16 @@ POD_ENV = (
 
 
 def statefulset(
-    owner: BrokerGroup | ControllerGroup, load: Workload, replicas: int, **annotations: str
+    owner: BrokerGroup | ControllerGroup,
+    load: Workload,
+    replicas: int,
+    claim_size: str = "",
+    **annotations: str,
 ) -> Manifest:
     """The StatefulSet of a group.
+
+    Claim templates are immutable. One with less than is wished keeps its `claim_size`, and the wish
+    becomes an annotation, since it must not shrink later.
 
     Parallel, because Raft members cannot become Ready one after the other. OnDelete, because the
     order of restarts is a decision about roles, which the StatefulSet controller knows nothing of.
@@ -137,11 +144,13 @@ def statefulset(
     template = _template_of(owner, load)
     if load.component == names.BROKER:
         annotations |= {"template_hash": digest(template)}
+    storage = owner.spec.storage
+    if claim_size:
+        annotations |= {"storage_size": storage.size}
     if annotations:
         result["metadata"]["annotations"] = {
             f"{names.GROUP}/{key.replace('_', '-')}": text for key, text in annotations.items()
         }
-    storage = owner.spec.storage
     spec: Manifest = {
         "replicas": replicas,
         "serviceName": load.statefulset,
@@ -152,7 +161,7 @@ def statefulset(
         "template": template,
     }
     if storage.type == "PersistentVolumeClaim":
-        spec["volumeClaimTemplates"] = [_claim(storage)]
+        spec["volumeClaimTemplates"] = [_claim(storage, claim_size or storage.size)]
         spec["persistentVolumeClaimRetentionPolicy"] = {
             "whenDeleted": storage.when_deleted,
             "whenScaled": storage.when_scaled,
@@ -161,10 +170,10 @@ def statefulset(
     return sealed(result)
 
 
-def _claim(storage: Storage) -> Manifest:
+def _claim(storage: Storage, size: str) -> Manifest:
     spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": storage.size}},
+        "resources": {"requests": {"storage": size}},
     }
     if storage.class_name:
         spec["storageClassName"] = storage.class_name

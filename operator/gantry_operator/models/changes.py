@@ -23,8 +23,8 @@ class ChangeStatus(Model):
             "that it began with."
         )
     )
-    kind: Literal["RollingUpdate", "ScaleDown", "Switchover"] = Field(
-        description="RollingUpdate, ScaleDown or Switchover."
+    kind: Literal["RollingUpdate", "ScaleDown", "Switchover", "GrowVolumes"] = Field(
+        description="RollingUpdate, ScaleDown, Switchover or GrowVolumes."
     )
     started_at: str = Field(
         description="When the operator took the first step.", json_schema_extra=_TIME
@@ -38,7 +38,9 @@ class ChangeStatus(Model):
         default=None, description="Master epoch when it began; absent with spec.shards."
     )
     to_epoch: int | None = Field(default=None, description="Likewise, when it was finished.")
-    steps: int = Field(ge=0, description="Disruptive steps that were foreseen when it began.")
+    steps: int = Field(
+        ge=0, description="Steps that were foreseen when it began: disruptive ones, or volumes."
+    )
     predicted_gap_ms: int | None = Field(
         default=None,
         ge=0,

@@ -124,8 +124,9 @@ class Storage(Model):
         max_length=20,
         pattern=QUANTITY,
         description=(
-            "Size of each replica's volume as a Kubernetes quantity, for example 200Gi. "
-            "Default 10Gi; cannot change after creation."
+            "Size of each replica's volume as a Kubernetes quantity, for example 200Gi. It may "
+            "grow where the StorageClass allows it, and never shrinks; of EmptyDir it is fixed. "
+            "Default 10Gi."
         ),
     )
     class_name: str | None = Field(
@@ -156,11 +157,12 @@ class Storage(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "self.type == oldSelf.type && self.size == oldSelf.size"
+            "self.type == oldSelf.type && (self.type != 'EmptyDir' || self.size == oldSelf.size)"
             " && has(self.className) == has(oldSelf.className)"
             " && (!has(self.className) || self.className == oldSelf.className)",
-            "storage.type, storage.size and storage.className are fixed at creation, because claim "
-            "templates are immutable: set them back, and create a new resource for other storage",
+            "storage.type, storage.className and the size of an EmptyDir are fixed at creation, "
+            "because the data would be lost: set them back, and create a new resource for other "
+            "storage",
         ),
     )
 

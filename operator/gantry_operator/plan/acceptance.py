@@ -14,7 +14,8 @@ from gantry_operator import names
 from gantry_operator.builders.front import PORTS_VARIABLE
 from gantry_operator.builders.tier import URL
 from gantry_operator.models.known_settings import BROKER, CONTROLLER, wrong_settings
-from gantry_operator.plan.objects import same_quantity, setting
+from gantry_operator.plan.growth import claimed_size, wished_last
+from gantry_operator.plan.objects import is_larger, same_quantity, setting
 from gantry_operator.plan.observed import hosted_shards
 from gantry_operator.plan.reasons import Reason
 
@@ -179,16 +180,32 @@ def _changed_storage(storage: Storage, statefulset: Body | None) -> str:
     if (storage.type == "PersistentVolumeClaim") != bool(templates):
         kind = "PersistentVolumeClaim" if templates else "EmptyDir"
         return f"spec.storage.type is fixed at creation: set it back to {kind}."
+    size = _fixed_size(statefulset)
+    if size is not None and not same_quantity(size, storage.size):
+        return f"spec.storage.size of an EmptyDir is fixed at creation: set it back to {size}."
+    largest = wished_last(statefulset) or claimed_size(statefulset)
+    if largest is not None and is_larger(largest, storage.size):
+        return (
+            f"spec.storage.size can grow and never shrink, since no volume does: set it back to "
+            f"{largest}."
+        )
     for template in templates:
         spec = template["spec"]
-        size = spec["resources"]["requests"]["storage"]
-        if not same_quantity(size, storage.size):
-            return f"spec.storage.size is fixed at creation: set it back to {size}."
         if spec.get("storageClassName") != storage.class_name:
             old = spec.get("storageClassName")
             back = f"set it back to {old}" if old else "remove it"
             return f"spec.storage.className is fixed at creation: {back}."
     return ""
+
+
+def _fixed_size(statefulset: Body) -> str | None:
+    """The size of the EmptyDir that pods keep their data in; None where they have a claim."""
+    template = statefulset["spec"].get("template") or {}
+    for volume in (template.get("spec") or {}).get("volumes") or ():
+        if volume.get("name") == "data" and "emptyDir" in volume:
+            size: str | None = volume["emptyDir"].get("sizeLimit")
+            return size
+    return None
 
 
 def _changed_tier(

@@ -79,6 +79,14 @@ class MarkClaim(Action, frozen=True, kw_only=True):
     size: int
 
 
+class GrowClaim(Action, frozen=True, kw_only=True):
+    """Ask for a larger volume, if the claim still is that claim; what is refused is told."""
+
+    name: str
+    uid: str
+    size: str
+
+
 class SetFinalizer(Action, frozen=True, kw_only=True):
     """Add or remove the operator's finalizer, if the resource is still what was observed."""
 

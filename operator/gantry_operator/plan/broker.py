@@ -37,6 +37,16 @@ from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.drain import drain_reason, drain_status, keep_drain_finalizer
 from gantry_operator.plan.events import broker_events, drain_ended
+from gantry_operator.plan.growth import (
+    NOTHING,
+    RETRY_S,
+    Growth,
+    as_growth,
+    grow,
+    template_size,
+    wished_last,
+    with_outdated,
+)
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
@@ -59,7 +69,7 @@ if TYPE_CHECKING:
     )
     from gantry_operator.plan.approval import HeldChange
     from gantry_operator.plan.members import ObservedGroup
-    from gantry_operator.plan.observed import BrokerObserved
+    from gantry_operator.plan.observed import Body, BrokerObserved
 
 STEP_CHECK_S = 2.0
 """While a step is under way. Events usually come sooner; this is for those that do not come."""
@@ -73,7 +83,7 @@ def plan_broker_group(
     seen: BrokerObserved, now: dt.datetime, *, announces: bool = True
 ) -> list[Action]:
     """All that is to be done now, in order; `announces`: and what will follow, where it begins."""
-    statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
+    statefulset = _statefulset(seen)
     accepted = accept_broker_group(seen, statefulset)
     load = workload(statefulset, seen.pods)
     old_switchover = seen.previous.switchover if seen.previous else None
@@ -99,19 +109,29 @@ def plan_broker_group(
         seen = hosted_meanwhile(seen, seen.group)
     groups = known_groups(seen)
     actions = _for_clients(seen, groups)
-    moved, step = old_switchover, None
+    moved, step, growth = old_switchover, None, NOTHING
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
     awake = seen.group is not None and not seen.group.spec.hibernated
     if acting:
         assert seen.group is not None, "an accepted resource has been parsed"
         actions += _ensure(seen, seen.group, load, held=held is not None)
         actions += shrink_steps(seen, seen.group, now) if awake else []
-        moved, step = _next_step(seen, seen.group, accepted, load, held=held is not None)
+        if awake:
+            growth = grow(
+                seen,
+                seen.group.spec.storage,
+                load,
+                now,
+                noted=wished_last(statefulset),
+                last=_masters(groups),
+            )
+            actions += growth.claims
+        moved, step = _next_step(seen, seen.group, accepted, load, growth, held=held is not None)
         step = step or taking_in(actions, load)
-        step = step or (shrinking(seen, seen.group, now) if awake else None)
+        step = step or (shrinking(seen, seen.group, now) if awake else None) or growth.step
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
-    status = broker_status(seen, accepted, step, moved, now, held)
+    status = broker_status(seen, accepted, step, moved, now, held, grown=growth.extent)
     status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting and awake)
@@ -144,6 +164,13 @@ def _held(
     planner = partial(plan_broker_group, announces=False) if announces else None
     gap_ms = expected_gap_ms(seen.previous)
     return held, pending_status(seen, held, now, planner, gap_ms=gap_ms)
+
+
+def _masters(groups: tuple[ObservedGroup, ...]) -> frozenset[str]:
+    """Names of the pods that masters live in."""
+    members = ((group, group.master()) for group in groups)
+    pods = (group.pod_of(master) for group, master in members if master is not None)
+    return frozenset(pod.name for pod in pods if pod is not None)
 
 
 def _proved(
@@ -217,6 +244,7 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         door=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_DOORS),
         fronts=seen.fronts,
         knows_fronts=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_FRONTS),
+        claim_size=template_size(group.spec.storage, _statefulset(seen), seen.volumes or ()),
     )
 
 
@@ -227,11 +255,15 @@ def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:
     one that its spec names. A door would end there again and again, and no pod would be Ready. So
     it is with fronts: an older broker that is told of a store port serves no client itself.
     """
-    live = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
+    live = _statefulset(seen)
     if live is None or annotation in (live["metadata"].get("annotations") or {}):
         return True
     broker = container(live, names.BROKER)
     return broker is not None and broker.get("image") != image
+
+
+def _statefulset(seen: BrokerObserved) -> Body | None:
+    return seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
 
 
 def _next_step(
@@ -239,6 +271,7 @@ def _next_step(
     group: BrokerGroup,
     accepted: Acceptance,
     load: Workload | None,
+    growth: Growth,
     *,
     held: bool,
 ) -> tuple[SwitchoverStatus | None, PlanStep | None]:
@@ -267,6 +300,9 @@ def _next_step(
         )
     if step is None:
         step = rolling_update(groups, load, min_in_sync=minimum)
+    if step is None and growth.restart:
+        waiting = with_outdated(load, growth.restart)
+        step = as_growth(rolling_update(groups, waiting, min_in_sync=minimum))
     return moved, step
 
 
@@ -306,7 +342,8 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 def _check_again(
     seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
 ) -> list[Action]:
-    if step is not None or status.drain is not None:
+    refused = step is not None and step.reason == Reason.VOLUME_EXPANSION_REFUSED
+    if (step is not None and not refused) or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     if is_off(seen) and not seen.pods:
         return []
@@ -316,5 +353,7 @@ def _check_again(
         for condition in [find(status.conditions, name)]
     )
     if settled and not crashing(status.conditions) and not isinstance(seen.view, Unreachable):
+        if refused:
+            return [CheckAgain(after_s=RETRY_S)]
         return [CheckAgain(after_s=REFRESH_S)] if has_tier(seen) else []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

@@ -29,7 +29,7 @@ from gantry_operator.plan.group_report import report_group
 from gantry_operator.plan.headline import headline
 from gantry_operator.plan.hibernation import is_off, report_hibernation, report_off
 from gantry_operator.plan.minimum import raising
-from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.reasons import GROWTH, Reason
 from gantry_operator.plan.shard_status import report_shards, summed_up
 from gantry_operator.plan.shards import known_groups
 from gantry_operator.plan.tier import report_tier, tier_status
@@ -48,7 +48,12 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import BrokerObserved
 
 _ENDING = (Reason.DELETING, Reason.DRAINING, Reason.DRAIN_REFUSED)
-_REFUSED = (Reason.UNSAFE_SCALE_DOWN, Reason.UNSAFE_HIBERNATION, Reason.DRAIN_REFUSED)
+_REFUSED = (
+    Reason.UNSAFE_SCALE_DOWN,
+    Reason.UNSAFE_HIBERNATION,
+    Reason.DRAIN_REFUSED,
+    Reason.VOLUME_EXPANSION_REFUSED,
+)
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 _DAMAGED_MAX = 10
 State = Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated"]
@@ -61,8 +66,13 @@ def broker_status(
     switchover: SwitchoverStatus | None,
     now: dt.datetime,
     held: tuple[HeldChange, PendingChangeStatus] | None = None,
+    *,
+    grown: str = "",
 ) -> BrokerGroupStatus:
-    """The status that follows from an observation; `held`: a change that waits, and what it is."""
+    """The status that follows from an observation.
+
+    ``held``: a change that waits, and what it is; ``grown``: how many volumes are as wished.
+    """
     groups = known_groups(seen)
     joined = None if seen.shards or not groups else groups[0]
     old = seen.previous or BrokerGroupStatus(observed_generation=0)
@@ -90,7 +100,7 @@ def broker_status(
         status = status.model_copy(update=_picture(joined, old, wished, now, off=is_off(seen)))
     line = headline(
         conditions,
-        extents=_extents(seen, status),
+        extents=_extents(seen, status) | dict.fromkeys(GROWTH, grown),
         ending=step.short if step is not None else "",
         crash=crash_words(seen.pods, now),
     )

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
-Kind = Literal["RollingUpdate", "ScaleDown", "Switchover"]
+Kind = Literal["RollingUpdate", "ScaleDown", "Switchover", "GrowVolumes"]
 _KINDS: dict[str, Kind] = {
     Reason.ROLLING_UPDATE: "RollingUpdate",
     Reason.SCALING_DOWN: "ScaleDown",
     Reason.SWITCHOVER_IN_PROGRESS: "Switchover",
+    Reason.GROWING_VOLUMES: "GrowVolumes",
 }
 IN_USE_MS = 1_000
 """So shortly before its end a mastership was written to, or the gap says nothing of clients."""
@@ -68,7 +69,8 @@ def last_change(
     if old is not None and old.finished_at is None and kind in (None, old.kind):
         current = _measured(old, seen)
         return _finished(current, seen, now) if ready and kind is None else current
-    if kind is None or step is None or step.action is None:  # a wait is no change yet
+    acts = step is not None and (step.action is not None or kind == "GrowVolumes")
+    if kind is None or not acts:  # a wait is no change yet
         return None if old is None else _measured(old, seen)
     foreseen = foresee(seen, now, planner, gap_ms=expected_gap_ms(seen.previous))
     wished = seen.group.spec.switchover if seen.group is not None else None
@@ -77,7 +79,7 @@ def last_change(
         kind=kind,
         started_at=timestamp(now),
         from_epoch=_epoch(seen),
-        steps=len(foreseen.disruptive),
+        steps=len(foreseen.growing if kind == "GrowVolumes" else foreseen.disruptive),
         predicted_gap_ms=foreseen.gap_ms,
     )
 

@@ -27,9 +27,18 @@ from gantry_operator.plan.deletion import (
     keep_quorum_finalizer,
 )
 from gantry_operator.plan.events import controller_events
+from gantry_operator.plan.growth import (
+    NOTHING,
+    RETRY_S,
+    as_growth,
+    grow,
+    template_size,
+    wished_last,
+    with_outdated,
+)
 from gantry_operator.plan.headline import headline
 from gantry_operator.plan.objects import ensure, surplus
-from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.reasons import GROWTH, Reason
 from gantry_operator.plan.turns import with_check
 from gantry_operator.plan.volumes import Identity, identity, marks
 from gantry_operator.plan.workload import workload
@@ -53,7 +62,7 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
     known = identity(seen.group, statefulset, seen.claims) if seen.group is not None else None
     accepted = accept_controller_group(seen.group, seen.invalid, statefulset, seen.refusals, known)
     actions: list[Action] = [*finalizer]
-    step = None
+    step, growth = None, NOTHING
     if _acts(seen, accepted):
         assert seen.group is not None, "an accepted resource has been parsed"
         assert known is not None, "as above"
@@ -64,15 +73,28 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
             image=seen.image,
             operator_namespace=seen.operator_namespace,
             cluster_uid=known.uid,
+            claim_size=template_size(seen.group.spec.storage, statefulset, seen.volumes or ()),
         )
         actions += ensure(wished, seen.objects)
         actions += surplus(seen.meta.uid, wished, seen.objects)
         actions += marks(seen, known.uid, seen.claims) if statefulset is not None else ()
         load = workload(statefulset, seen.pods)
+        growth = grow(
+            seen,
+            seen.group.spec.storage,
+            load,
+            now,
+            noted=wished_last(statefulset),
+            last=_leaders(seen),
+        )
+        actions += growth.claims
         if load is not None and load.revision is not None and accepted.accepted:
             step = roll_controllers(seen.quorum, load)
-        step = step or taking_in(actions, load)
-    status = _status(seen, accepted, step, known, now)
+            if step is None and growth.restart:
+                waiting = with_outdated(load, growth.restart)
+                step = as_growth(roll_controllers(seen.quorum, waiting))
+        step = step or taking_in(actions, load) or growth.step
+    status = _status(seen, accepted, step, known, now, grown=growth.extent)
     body = status.to_object()
     if body != seen.live_status:
         actions.append(WriteStatus(status=body))
@@ -81,6 +103,13 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
         actions.append(EmitEvent(type="Normal", reason=step.reason, note=step.message))
         actions.append(step.action)
     return with_check(seen.image_wait, actions + _check_again(status, step))
+
+
+def _leaders(seen: ControllerObserved) -> tuple[str, ...]:
+    if isinstance(seen.quorum, Unreachable):
+        return ()
+    leader = leader_pod(seen.quorum, seen.pods)
+    return () if leader is None else (leader.name,)
 
 
 def _acts(seen: ControllerObserved, accepted: Acceptance) -> bool:
@@ -96,6 +125,8 @@ def _status(
     step: PlanStep | None,
     known: Identity | None,
     now: dt.datetime,
+    *,
+    grown: str,
 ) -> ControllerGroupStatus:
     old = seen.previous or ControllerGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
@@ -111,7 +142,7 @@ def _status(
             "cluster_uid": known.uid if known and known.uid else old.cluster_uid,
             "summary": headline(
                 conditions,
-                extents=_extents(seen, f"{ready}/{wished}"),
+                extents=_extents(seen, f"{ready}/{wished}") | dict.fromkeys(GROWTH, grown),
                 ending=held_by(seen).short if is_held(seen) else "",
                 crash=crash_words(seen.pods, now),
             ),
@@ -196,7 +227,8 @@ def _progressing(
     elif crashes and may_tell_crash(step):
         conditions.set("Progressing", "True", Reason.POD_CRASHING, crashes)
     elif step is not None:
-        conditions.set("Progressing", "True", step.reason, step.message)
+        refused = step.reason == Reason.VOLUME_EXPANSION_REFUSED
+        conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
     elif ready < wished:
         text = f"{ready} of {wished} pods are Ready."
         conditions.set("Progressing", "True", Reason.STARTING, text)
@@ -208,10 +240,11 @@ def _progressing(
 
 
 def _check_again(status: ControllerGroupStatus, step: PlanStep | None) -> list[Action]:
-    if step is not None:
+    refused = step is not None and step.reason == Reason.VOLUME_EXPANSION_REFUSED
+    if step is not None and not refused:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     wanted = (find(status.conditions, name) for name in ("Available", "FullyReplicated"))
     settled = all(condition is not None and condition.status == "True" for condition in wanted)
     if settled and not crashing(status.conditions):
-        return []
+        return [CheckAgain(after_s=RETRY_S)] if refused else []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

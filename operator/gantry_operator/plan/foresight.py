@@ -51,10 +51,19 @@ _BEYOND = (
     act.RemoveFronts,
 )
 """Actions after which people's consumers, or clients, say how it goes on."""
-_KEPT_BACK = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.UNSAFE_HIBERNATION, Reason.DRAIN_REFUSED})
+_KEPT_BACK = frozenset(
+    {
+        Reason.UNSAFE_SCALE_DOWN,
+        Reason.UNSAFE_HIBERNATION,
+        Reason.DRAIN_REFUSED,
+        Reason.VOLUME_EXPANSION_REFUSED,
+    }
+)
 """Steps that are wanted, and not under way."""
 _TOLD = frozenset({"StatefulSet", "Deployment", "Service", "NetworkPolicy", "CronJob"})
-Kind = Literal["Apply", "Remove", "Declare", "Start", "Move", "Restart", "ScaleDown", "Leave"]
+Kind = Literal[
+    "Apply", "Remove", "Declare", "Start", "Move", "Restart", "ScaleDown", "Leave", "Grow"
+]
 
 
 class MovedMastership(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,6 +110,11 @@ class Foresight(msgspec.Struct, frozen=True, rename="camel"):
     def disruptive(self) -> tuple[Step, ...]:
         """The steps that clients may notice."""
         return tuple(step for step in self.steps if step.disruptive)
+
+    @property
+    def growing(self) -> tuple[Step, ...]:
+        """The steps that make a volume larger."""
+        return tuple(step for step in self.steps if step.kind == "Grow")
 
     @property
     def gap_ms(self) -> int | None:
@@ -190,6 +204,8 @@ def _described(
     match action:
         case act.ApplyObject():
             yield from _of_apply(before, following, action)
+        case act.GrowClaim(name=name, size=size):
+            yield Step("Grow", f"Make {name} larger, {size}. Sends go on.")
         case act.DeleteObject():
             yield Step("Remove", f"Delete {action.kind} {action.name}.")
         case act.Declare():

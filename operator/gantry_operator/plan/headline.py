@@ -31,6 +31,7 @@ _WORDS: dict[str, str] = {
     Reason.REPLACING_FRONTS: "Rolling",
     Reason.UNSAFE_SCALE_DOWN: "Not scaled down",
     Reason.UNSAFE_HIBERNATION: "Not hibernated",
+    Reason.VOLUME_EXPANSION_REFUSED: "Volumes not grown",
     Reason.SWITCHOVER_IN_PROGRESS: "Switching over",
     Reason.PAUSED_BY_SPEC: "Paused",
     Reason.REPLICA_CATCHING_UP: "Catching up",

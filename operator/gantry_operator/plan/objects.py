@@ -149,6 +149,12 @@ def same_quantity(left: object, right: object) -> bool:
     return None not in numbers and numbers[0] == numbers[1]
 
 
+def is_larger(left: object, right: object) -> bool:
+    """Whether a Kubernetes quantity is more than another; false where one cannot be read."""
+    numbers = _number(left), _number(right)
+    return numbers[0] is not None and numbers[1] is not None and numbers[0] > numbers[1]
+
+
 def _number(value: object) -> Decimal | None:
     match = _QUANTITY.fullmatch(str(value))
     return Decimal(match[1]) * _FACTORS[match[2] or ""] if match else None

@@ -63,6 +63,7 @@ class PodView(msgspec.Struct, frozen=True):
         traffic: whether the Service of the group leads to it while it is Ready.
         ended: how the last finished run of a container of ours ended; None if all ended well.
         shards: how many shards it hosts, from the first on; None if it does not say.
+        created: when it was; empty if it does not say.
     """
 
     name: str
@@ -79,6 +80,7 @@ class PodView(msgspec.Struct, frozen=True):
     traffic: bool
     ended: Ended | None = None
     shards: int | None = None
+    created: str = ""
 
     def hosts(self, shard: str) -> bool:
         """Whether a member of this shard lives here, as far as the pod says."""
@@ -100,6 +102,39 @@ class ClaimView(msgspec.Struct, frozen=True):
     quorum: str
     size: int
     ending: bool
+
+
+class VolumeView(msgspec.Struct, frozen=True):
+    """The claim of a group's volume, read while volumes are to grow.
+
+    Attributes:
+        requested: the size that it asks for.
+        capacity: the size that its file system has; empty before it is bound.
+        bound: it has a volume; before that, its size cannot change.
+        pending_since: since when the volume has grown and its file system has not; empty if not so.
+        trouble: why the driver could not make it larger, in its words; empty while it could.
+    """
+
+    name: str
+    uid: str
+    ordinal: int | None
+    requested: str
+    capacity: str
+    bound: bool
+    pending_since: str = ""
+    trouble: str = ""
+
+
+class RefusedGrowth(msgspec.Struct, frozen=True):
+    """The API server's refusal to make a claim larger.
+
+    Attributes:
+        due: it was long enough ago that the same may be asked for again.
+    """
+
+    size: str
+    message: str
+    due: bool = False
 
 
 class ShardView(msgspec.Struct, frozen=True):
@@ -131,6 +166,10 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
         fronts: whether the cluster has a FrontGroup.
         neighbours: whether other BrokerGroups refer to the same quorum and stay.
         roll_turn: whether it may begin to restart pods; None if it need not wait for a turn.
+        volumes: the claims, while more is wished than their template has, and None when all of
+            them are known to have it; before there is a StatefulSet, those that are left of an
+            earlier one.
+        refused_growth: what was refused of them, by claim.
     """
 
     meta: Metadata
@@ -151,6 +190,8 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     directory_tiers: bool = False
     fronts: bool = False
     neighbours: bool = False
+    volumes: tuple[VolumeView, ...] | None = None
+    refused_growth: dict[str, RefusedGrowth] = msgspec.field(default_factory=dict)
     image_wait: ImageWait | None = None
     roll_turn: RollTurn | None = None
 
@@ -216,6 +257,7 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
         dependents: names of BrokerGroups and FrontGroups that refer to it; while it is not being
             deleted, one of them is enough.
         operator_namespace: where the operator's own pods are; empty outside a cluster.
+        volumes, refused_growth: as of a broker group.
         quorum: the leader's view of the quorum, or a follower's while there is no leader.
     """
 
@@ -230,12 +272,15 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
     operator_namespace: str = ""
     claims: tuple[ClaimView, ...] = ()
     dependents: tuple[str, ...] = ()
+    volumes: tuple[VolumeView, ...] | None = None
+    refused_growth: dict[str, RefusedGrowth] = msgspec.field(default_factory=dict)
     image_wait: ImageWait | None = None
     quorum: QuorumView | Unreachable
     image: str
     refusals: tuple[Refusal, ...] = ()
 
 
+_FAILED_RESIZES = frozenset({"ControllerResizeError", "NodeResizeError"})
 Observed = BrokerObserved | ControllerObserved | FrontObserved
 
 
@@ -251,6 +296,24 @@ def claim_view(body: Body) -> ClaimView:
         quorum=annotations.get(names.ANNOTATION_QUORUM, ""),
         size=int(size) if size.isascii() and size.isdigit() else 0,
         ending=meta.get("deletionTimestamp") is not None,
+    )
+
+
+def volume_view(body: Body) -> VolumeView:
+    """Reads a claim from the API server."""
+    meta, status = body["metadata"], body.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
+    pending = [one for one in conditions if one.get("type") == "FileSystemResizePending"]
+    failed = [one for one in conditions if one.get("type") in _FAILED_RESIZES]
+    return VolumeView(
+        name=meta["name"],
+        uid=meta.get("uid", ""),
+        ordinal=names.ordinal(meta["name"]),
+        requested=body["spec"]["resources"]["requests"]["storage"],
+        capacity=(status.get("capacity") or {}).get("storage", ""),
+        bound=status.get("phase") == "Bound",
+        pending_since=(pending[0].get("lastTransitionTime") or "") if pending else "",
+        trouble=(failed[0].get("message") or failed[0]["type"]) if failed else "",
     )
 
 
@@ -282,6 +345,7 @@ def pod_view(body: Body) -> PodView:
         traffic=labels.get(names.LABEL_TRAFFIC) != names.TRAFFIC_OFF,
         ended=last_end([*containers, *(status.get("initContainerStatuses") or ())]),
         shards=_number(labels.get(names.LABEL_SHARDS)),
+        created=meta.get("creationTimestamp") or "",
     )
 
 

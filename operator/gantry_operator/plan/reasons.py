@@ -141,6 +141,14 @@ class Reason(StrEnum):
         "UnsafeHibernation",
         "Fewer than minInSyncReplicas are in sync, so the pods are kept until more are.",
     )
+    GROWING_VOLUMES = (
+        "GrowingVolumes",
+        "Volumes are made larger one by one; a pod restarts only where its file system needs it.",
+    )
+    VOLUME_EXPANSION_REFUSED = (
+        "VolumeExpansionRefused",
+        "A volume does not become larger; the message says why. It is tried again.",
+    )
     DELETING = "Deleting", "The resource is being deleted; the message says what is waited for."
     DRAINING = (
         "Draining",
@@ -270,3 +278,7 @@ class Reason(StrEnum):
     # Paused
     PAUSED_BY_SPEC = "PausedBySpec", "spec.paused is true."
     ACTIVE = "Active", "spec.paused is false."
+
+
+GROWTH = (Reason.GROWING_VOLUMES, Reason.VOLUME_EXPANSION_REFUSED)
+"""Of volumes that are to be larger."""

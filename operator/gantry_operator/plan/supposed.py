@@ -63,6 +63,14 @@ def after(seen: Observed, action: act.Action, rolls: Rolls) -> Observed:
             return replace(
                 seen, meta=seen.meta.model_copy(update={"finalizers": action.finalizers})
             )
+        case act.GrowClaim() if not isinstance(seen, FrontObserved):
+            volumes = (
+                replace(volume, requested=action.size, capacity=action.size)
+                if volume.uid == action.uid
+                else volume
+                for volume in seen.volumes or ()
+            )
+            return replace(seen, volumes=tuple(volumes))
         case act.WriteStatus():
             previous = _STATUS[type(seen)].model_validate(action.status)
             return replace(seen, previous=previous, live_status=action.status)

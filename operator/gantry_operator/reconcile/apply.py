@@ -79,6 +79,7 @@ class ApplyOutcome(msgspec.Struct):
         failure: the first error that only time can mend; the key is tried again later.
         disruption: the disruptive action that was carried out, in one word.
         dropped: why the disruptive action was not carried out after all.
+        growth: by claim that was to become larger, its size, and why not; empty if it does.
         refused_drains: why a drain did not begin, by `DrainGroup.group`.
     """
 
@@ -88,6 +89,7 @@ class ApplyOutcome(msgspec.Struct):
     failure: ApiError | AdminError | None = None
     disruption: str = ""
     dropped: str = ""
+    growth: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
     refused_drains: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -236,6 +238,8 @@ class Applier:
                     outcome.check_after_s = LATE_WATCH_S
             case act.MarkClaim():
                 await self._mark(key, action)
+            case act.GrowClaim():
+                await self._grow(key, action, outcome)
             case act.DeleteObject(kind=kind, name=name, uid=uid):
                 await self._api.delete(BY_NAME[kind], key.namespace, name, uid=uid)
                 outcome.again |= await reread(
@@ -386,6 +390,20 @@ class Applier:
             await self._api.merge(CLAIM, key.namespace, action.name, patch)
         except (NotFound, Conflict):
             return  # it is gone, or another one has its name: the next look finds that one
+
+    async def _grow(self, key: Key, action: act.GrowClaim, outcome: ApplyOutcome) -> None:
+        """Nothing else waits for it: a class that allows no growth must not hold a change up."""
+        requests = {"resources": {"requests": {"storage": action.size}}}
+        patch = {"metadata": {"uid": action.uid}, "spec": requests}
+        refusal = ""
+        try:
+            await self._api.merge(CLAIM, key.namespace, action.name, patch)
+        except (NotFound, Conflict):
+            return  # as above
+        except (Denied, Invalid) as error:
+            refusal = error.message
+        outcome.growth[action.name] = action.size, refusal
+        _log.info("volume growth", **_facts(key, action), why=refusal or "asked")
 
     async def _set_finalizer(self, key: Key, seen: Observed, action: act.SetFinalizer) -> bool:
         """Writes finalizers; false says that they stay, since a watch is late.

@@ -33,6 +33,7 @@ from gantry_operator.models import (
     InvalidSpecError,
 )
 from gantry_operator.models.base import Metadata, Model, Resource
+from gantry_operator.plan.growth import template_size
 from gantry_operator.plan.observed import (
     Body,
     BrokerObserved,
@@ -44,6 +45,7 @@ from gantry_operator.plan.observed import (
     PodView,
     Refusal,
     ShardView,
+    VolumeView,
     hosted_shards,
     pod_view,
 )
@@ -149,6 +151,7 @@ class Observer:
         self._directory_tiers = directory_tiers
         self._operator_namespace = operator_namespace
         self.refusals: Refusals = {}
+        self.note_growth = claims.note
         self.refused_drains: dict[Key, dict[str, str]] = {}
 
     async def observe(self, key: Key) -> Observed | None:
@@ -158,8 +161,7 @@ class Observer:
         if body is None:
             self.refusals.pop(key, None)
             self.refused_drains.pop(key, None)
-            if kind is CONTROLLER_GROUP:
-                self._claims.drop(key.namespace, key.name)
+            self._claims.drop(key)
             return None
         if kind is BROKER_GROUP:
             return await self._broker(key, body)
@@ -174,6 +176,7 @@ class Observer:
         objects = self._objects(key)
         count = max(self._retired_shards(key, body), _shard_count(key, body, objects))
         shards = await self._shards(key, referred, count)
+        pods = self._pods(key)
         view = view_of_all(shards) if shards else await self._view(key, referred, key.name)
         return BrokerObserved(
             meta=Metadata.model_validate(body["metadata"]),
@@ -184,7 +187,7 @@ class Observer:
             controllers=self._controllers(key.namespace, referred),
             controllers_exist=self._serves_again(key.namespace, referred),
             objects=objects,
-            pods=self._pods(key),
+            pods=pods,
             view=view,
             shards=shards,
             image=image,
@@ -195,6 +198,10 @@ class Observer:
             fronts=bool(self._referring(FRONT_GROUP, key.namespace, referred)),
             neighbours=self._has_neighbours(key, referred),
             roll_turn=None if self._rolls is None else self._rolls.turn_of(key, body),
+            volumes=await self._volumes(
+                key, group, names.broker_statefulset(key.name), objects, pods
+            ),
+            refused_growth=self._claims.refused(key),
         )
 
     async def _front(self, key: Key, body: Body) -> FrontObserved:
@@ -308,6 +315,10 @@ class Observer:
             operator_namespace=self._operator_namespace,
             claims=await self._claims_of(group, objects, pods),
             dependents=self._dependents(key, body),
+            volumes=await self._volumes(
+                key, group, names.controller_statefulset(key.name), objects, pods
+            ),
+            refused_growth=self._claims.refused(key),
             quorum=quorum,
             image=image,
             image_wait=image_wait,
@@ -324,6 +335,25 @@ class Observer:
             return ()
         statefulset = "StatefulSet", names.controller_statefulset(group.metadata.name)
         return await self._claims.of(group, pods, running=statefulset in objects)
+
+    async def _volumes(
+        self,
+        key: Key,
+        group: BrokerGroup | ControllerGroup | None,
+        wanted: str,
+        objects: dict[ObjectKey, Body],
+        pods: tuple[PodView, ...],
+    ) -> tuple[VolumeView, ...] | None:
+        """The claims, while they are to have more than their template; see `Claims.volumes`."""
+        if group is None or group.spec.storage.type != "PersistentVolumeClaim":
+            return None
+        statefulset = objects.get(("StatefulSet", wanted))
+        if statefulset is None:
+            return await self._claims.left(key.namespace, wanted, group.spec.replicas)
+        if not template_size(group.spec.storage, statefulset):
+            return None
+        of_set = tuple(pod for pod in pods if pod.ordinal is not None and _is_of(statefulset, pod))
+        return await self._claims.volumes(key, of_set, group.spec.storage.size)
 
     def _dependents(self, key: Key, body: Body) -> tuple[str, ...]:
         """What refers to a controller group; one name is enough unless it is being deleted."""
@@ -369,6 +399,11 @@ class Observer:
                 (pod_view(body) for body in self._cache.owned(key, POD)), key=lambda pod: pod.name
             )
         )
+
+
+def _is_of(statefulset: Body, pod: PodView) -> bool:
+    """Others with the resource's labels, such as those of a CronJob, have no claim."""
+    return pod.name == names.pod(statefulset["metadata"]["name"], pod.ordinal or 0)
 
 
 def _shard_count(key: Key, body: Body, objects: dict[ObjectKey, Body]) -> int:

@@ -197,6 +197,8 @@ class Reconciler:
             self._observer.refusals[key] = told
         else:
             self._observer.refusals.pop(key, None)
+        for claim, (size, refusal) in outcome.growth.items():
+            self._observer.note_growth(key, claim, size, refusal)
         # No look at once: a drain that is refused is asked for again in seconds, and told then.
         if outcome.refused_drains:
             self._observer.refused_drains[key] = outcome.refused_drains

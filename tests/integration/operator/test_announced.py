@@ -89,16 +89,35 @@ async def test_a_refusal_is_told_before(world: World) -> None:
     async with world.operator():
         await world.up()
         written = writes(world)
-        text = wish(world, storage={"size": "77Gi"})
+        text = wish(world, storage={"size": "7Gi"})
         code, out, error = await gantry(world, "plan", "-f", "-", text=text)
         assert (code, error) == (1, "")
         assert "BrokerGroup default/orders: refused" in out
-        assert "Refused, ImmutableFieldChanged: spec.storage.size is fixed at creation" in out
+        assert "Refused, ImmutableFieldChanged: spec.storage.size can grow and never shrink" in out
         invalid = await planned(world, replication={"minInSyncReplicas": 9})
         assert invalid["course"]["refused"] == "InvalidSpec"
         unknown = await planned(world, config={"log_segmnt_bytes": "1"})
         assert "log_segmnt_bytes" in unknown["course"]["message"]
         assert written == []
+
+
+async def test_growing_volumes_are_announced_without_a_gap(world: World) -> None:
+    async with world.operator():
+        await world.up()
+        written = writes(world)
+        code, out, error = await gantry(
+            world, "plan", "-f", "-", text=wish(world, storage={"size": "77Gi"})
+        )
+        assert (code, error, written) == (0, "", [])
+        assert out.splitlines() == [
+            "BrokerGroup default/orders: no pod is taken away and no mastership moves",
+            "   1. Change StatefulSet orders-broker.",
+            "   2. Make data-orders-broker-2 larger, 77Gi. Sends go on.",
+            "   3. Make data-orders-broker-1 larger, 77Gi. Sends go on.",
+            "   4. Make data-orders-broker-0 larger, 77Gi. Sends go on.",
+            "",
+            "Nothing was changed.",
+        ]
 
 
 async def test_what_is_read_by_people(world: World) -> None:

@@ -80,7 +80,7 @@ async def test_the_api_server_refuses_it(world: World, spec: dict[str, Any], wor
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        pytest.param({"storage": {"size": "30Gi"}}, "storage", id="size"),
+        pytest.param({"storage": {"className": "fast"}}, "storage", id="class"),
         pytest.param({"controllerRef": {"name": "other"}}, "controllerRef.name is fixed", id="ref"),
     ],
 )

@@ -57,6 +57,7 @@ from sim.mutants import (
     timers,
     tls,
     turns,
+    volumes,
     way_through,
 )
 
@@ -96,6 +97,7 @@ MUTANTS = (
     *tls.MUTANTS,
     *member_tls.MUTANTS,
     *turns.MUTANTS,
+    *volumes.MUTANTS,
     *asking.MUTANTS,
     *timers.MUTANTS,
     *fronts.MUTANTS,

@@ -10,6 +10,7 @@ from gantry_operator import names
 from gantry_operator.api.errors import ApiError, Conflict, Denied, Invalid, Unavailable
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
+    CLAIM,
     CRON_JOB,
     EVENT,
     POD,
@@ -608,3 +609,38 @@ async def test_a_pod_stays_if_any_of_its_shards_has_changed(
     world.admin.shards = {}
     assert (await world.apply(COUNTED)).disruption == "DeletePod"
     assert {"group orders_0", "group orders_1"} <= set(world.admin.asked)
+
+
+# Volumes
+
+GROW = act.GrowClaim(name="data-orders-broker-2", uid="c", size="20Gi")
+
+
+async def test_a_claim_is_asked_for_its_new_size(world: World) -> None:
+    patches: list[Any] = []
+
+    async def merge(_kind: Any, _namespace: str, name: str, patch: Any) -> Any:
+        patches.append((name, patch))
+        return {}
+
+    world.api.merge = merge  # type: ignore[method-assign]
+    outcome = await world.apply(GROW)
+    size = {"resources": {"requests": {"storage": "20Gi"}}}
+    assert patches == [("data-orders-broker-2", {"metadata": {"uid": "c"}, "spec": size})]
+    assert outcome.growth == {"data-orders-broker-2": ("20Gi", "")}
+
+
+@pytest.mark.parametrize("kind", [Invalid, Denied])
+async def test_a_claim_that_is_refused_stops_nothing(world: World, kind: type[ApiError]) -> None:
+    world.api.have(CLAIM, "data-orders-broker-2", metadata={"uid": "c"})
+    world.api.refuse("merge", CLAIM, kind(403, "Forbidden", "no expansion"))
+    world.api.have(STATEFULSET, "orders-broker", metadata={"uid": "s"})
+    outcome = await world.apply(GROW, act.DeleteStatefulSet(name="orders-broker", uid="s"))
+    assert outcome.growth == {"data-orders-broker-2": ("20Gi", "no expansion")}
+    assert (outcome.refusals, outcome.failure) == ((), None)
+    assert outcome.disruption == "DeleteStatefulSet"
+
+
+async def test_a_claim_that_is_another_one_by_now_is_left_alone(world: World) -> None:
+    world.api.have(CLAIM, "data-orders-broker-2", metadata={"uid": "d"})
+    assert (await world.apply(GROW)).growth == {}

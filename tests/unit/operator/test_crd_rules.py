@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 Json = dict[str, Any]
 
 CLAIM = {"type": "PersistentVolumeClaim", "size": "1Gi"}
+EMPTY: Json = {"type": "EmptyDir", "size": "1Gi"}
 BUCKET: Json = {"url": "s3://bucket/prefix"}
 PEERS = ({"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}, {})
 
@@ -202,9 +203,20 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
         group(),
     ),
     *(
-        (kind, "storage.type, storage.size", made(storage=CLAIM | changed), made())
+        (kind, "storage.type, storage.className", made(storage=CLAIM | {"className": "x"}), made())
         for kind, made in (("brokergroup", group), ("controllergroup", quorum))
-        for changed in ({"size": "2Gi"}, {"className": "fast"})
+    ),
+    *(
+        (
+            kind,
+            "storage.type, storage.className and the size of an EmptyDir",
+            made(replicas=1, storage=EMPTY | {"size": "2Gi"}, **more),
+            made(replicas=1, storage=EMPTY, **more),
+        )
+        for kind, made, more in (
+            ("brokergroup", group, {"replication": {}}),
+            ("controllergroup", quorum, {}),
+        )
     ),
     *(
         ("brokergroup", "tier.url must be", group(tier={"url": url}), None)

@@ -118,7 +118,7 @@ STATES = [
         id="invalid",
     ),
     pytest.param(
-        changed_spec(broker_world(), storage={"size": "20Gi"}),
+        changed_spec(broker_world(), storage={"size": "5Gi"}),
         "Refused ImmutableFieldChanged",
         "Failed",
         id="immutable",
@@ -307,6 +307,7 @@ def test_what_is_not_ready_is_under_way_or_stuck_and_never_both(reason: Reason) 
             Reason.UNSAFE_SCALE_DOWN,
             Reason.UNSAFE_HIBERNATION,
             Reason.WAITING_FOR_APPROVAL,
+            Reason.VOLUME_EXPANSION_REFUSED,
         )
 
 

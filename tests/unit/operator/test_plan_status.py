@@ -284,7 +284,7 @@ def test_an_invalid_spec_keeps_what_was_concluded_before() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        pytest.param({"storage": {"size": "20Gi"}}, "set it back to 10Gi", id="size"),
+        pytest.param({"storage": {"size": "9Gi"}}, "set it back to 10Gi", id="size"),
         pytest.param({"storage": {"className": "fast"}}, "className is fixed", id="class"),
         pytest.param(
             {"replicas": 1, "storage": {"type": "EmptyDir"}},
