@@ -146,7 +146,11 @@ def play(
         bugs: as in ``Batch``.
     """
     batch, output = Batch(bugs), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.chdir(root):
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+        contextlib.chdir(root),
+    ):
         code = pytest.main([*ARGUMENTS, str(file)], [batch])
     sys.last_value = sys.last_traceback = None  # for a debugger; they hold what a test had open
     if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
