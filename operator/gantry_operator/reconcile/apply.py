@@ -187,7 +187,7 @@ class Applier:
                 | act.ScaleDown()
                 | act.DeleteStatefulSet()
             ):
-                outcome.dropped = await self._disrupt(key, action, self._admin(key, seen))
+                outcome.dropped = await self._disrupt(key, seen, action, self._admin(key, seen))
                 outcome.disruption = "" if outcome.dropped else type(action).__name__
                 _log.info(
                     "step dropped" if outcome.dropped else "step taken",
@@ -289,9 +289,23 @@ class Applier:
         """Retires a group whose resource does not exist; see `departed`."""
         await departed.retire(self._api, self._cache, self._directory, key)
 
+    async def _outdated(self, key: Key, seen: Observed) -> str:
+        """The reason why fewer pods are not wished any more; empty if they are.
+
+        A watch may be behind, and pods that were stopped for an older wish serve nobody until they
+        have started again: all of them, if the group was to sleep and was woken since.
+        """
+        kind = BY_NAME[key.kind]
+        found = await live(self._api, self._cache, kind, key.namespace, key.name)
+        now = {} if found is None else found["metadata"]
+        if (now.get("uid"), now.get("generation")) != (seen.meta.uid, seen.meta.generation):
+            return "the resource has changed since it was looked at"
+        return ""
+
     async def _disrupt(
         self,
         key: Key,
+        seen: Observed,
         action: act.Elect | act.ElectEach | act.DeletePod | act.ScaleDown | act.DeleteStatefulSet,
         admin: Admin,
     ) -> str:
@@ -317,6 +331,7 @@ class Applier:
                 await reread(self._api, self._cache, POD, key.namespace, pod.name)
             case act.ScaleDown(manifest=manifest, manager=manager):
                 changed = await still_to_scale(admin, key.name, action)
+                changed = changed or await self._outdated(key, seen)
                 if changed:
                     return changed
                 written = await self._api.apply(STATEFULSET, manifest, manager=manager)

@@ -308,6 +308,17 @@ MUTANTS = (
         ),
     ),
     _mutant(
+        "stopped-for-an-older-wish",
+        "operator",
+        "pods are stopped for a wish that was taken back, since a watch is behind",
+        "reconcile.apply:Applier._disrupt",
+        "changed = changed or await self._outdated(key, seen)",
+        "",
+        UnitTests(
+            "unit/operator/test_apply.py::test_no_pod_is_stopped_for_a_wish_that_was_taken_back"
+        ),
+    ),
+    _mutant(
         "deletes-without-looking-again",
         "operator",
         "a pod is deleted that is needed by now",

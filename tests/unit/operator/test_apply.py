@@ -46,7 +46,12 @@ class World:
         self.applier = Applier(self.api, self.cache, cast("Any", self.directory), Secrets(self.api))
         self.seen: Any = broker_world()
         self.key = ORDERS
-        self.api.have(BROKER_GROUP, "orders", metadata={"uid": "bg-uid"})
+        self.resource()
+
+    def resource(self, **changed: Any) -> None:
+        """As it was looked at, but for this."""
+        meta = {"uid": "bg-uid", "generation": self.seen.meta.generation}
+        self.api.have(BROKER_GROUP, "orders", metadata=meta | changed)
 
     async def apply(self, *actions: act.Action) -> ApplyOutcome:
         return await self.applier.apply(self.key, self.seen, list(actions))
@@ -321,6 +326,19 @@ async def test_scaling_down_takes_a_last_look_too(world: World) -> None:
     world.admin.known = view()
     assert (await world.apply(action)).disruption == "ScaleDown"
     assert world.cache.get(STATEFULSET, "mq", "orders-broker") is not None
+
+
+@pytest.mark.parametrize("changed", [{"generation": 99}, {"uid": "another"}])
+async def test_no_pod_is_stopped_for_a_wish_that_was_taken_back(
+    world: World, changed: dict[str, Any]
+) -> None:
+    """A watch may be behind: the group was to sleep, and is to be awake again."""
+    world.resource(**changed)
+    action = act.ScaleDown(manifest=manifest("StatefulSet", "orders-broker"))
+    assert (await world.apply(action)).dropped
+    assert world.api.calls == ["get BrokerGroup orders"]
+    world.resource()
+    assert (await world.apply(action)).disruption == "ScaleDown"
 
 
 async def test_a_statefulset_is_deleted_by_uid(world: World) -> None:
