@@ -151,7 +151,9 @@ async def test_kill_pause_and_end_of_a_master(group: Group) -> None:
     assert group.controller.group.master_epoch == epoch + 3
     group.processes[paused].process.send_signal(signal.SIGCONT)
     await group.settled()
-    assert group.codes <= {0, 12, 14}, "a paused master may have to say: stored, not confirmed"
+    # A paused master may have to say: stored, not confirmed; and the next one of a busy machine,
+    # whose replicas are late: too few in sync.
+    assert group.codes <= {0, 1, 12, 14}
 
 
 async def test_a_paused_replica_does_not_stop_the_writes(group: Group) -> None:
