@@ -7,6 +7,7 @@ They are not shipped, so they are found at run time and nothing here imports the
 from __future__ import annotations
 
 import importlib
+import logging
 import multiprocessing
 import signal
 import sys
@@ -95,6 +96,7 @@ def _load(tests: Path) -> Any:
 def _begin(tests: Path) -> None:
     """A worker process starts; Ctrl-C is its parent's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("gantry").setLevel("CRITICAL")  # what programs say of faults is no outcome
     _load(tests)
 
 
