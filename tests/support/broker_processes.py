@@ -184,6 +184,7 @@ class Group:
         self.fronts: dict[str, Front] = {}
         self.acknowledged: list[float] = []
         self.codes: set[int] = set()
+        self.remarks: dict[int, set[str]] = {}
         self._turn = 0
 
     async def start(self) -> None:
@@ -312,6 +313,7 @@ class Group:
                     client = await RemotingClient().connect(f"{ip}:10911", 0.5)
                 answer = await client.call(send_command(b"x" * 100), 3)
                 self.codes.add(answer.code)
+                self.remarks.setdefault(answer.code, set()).add(answer.remark or "")
                 if answer.code == 0:
                     self.acknowledged.append(clock())
             except RemotingError:

@@ -154,6 +154,7 @@ async def test_kill_pause_and_end_of_a_master(group: Group) -> None:
     # A paused master may have to say: stored, not confirmed; and the next one of a busy machine,
     # whose replicas are late: too few in sync.
     assert group.codes <= {0, 1, 12, 14}
+    assert group.remarks.get(1, set()) <= {"in-sync replicas not enough"}
 
 
 async def test_a_paused_replica_does_not_stop_the_writes(group: Group) -> None:
