@@ -170,8 +170,8 @@ seeds: venv ## seeds of the whole product under faults; SEEDS of each kind of ru
 	@$(BIN)/python -m gantry_lab simulate --world 'product*' --seeds $(or $(SEEDS),4)
 
 .PHONY: mutants
-mutants: venv ## plant every known bug and see each one found (minutes)
-	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate
+mutants: venv ## plant every known bug and see each one found (minutes); SHARES=n an n-th, by the commit
+	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate --shares $(or $(SHARES),1) --turn $$(git rev-parse --short=8 HEAD || echo 0)
 
 .PHONY: integration
 integration: venv ## real processes and sockets on loopback

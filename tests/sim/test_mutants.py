@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from sim.mutants.catalogue import MUTANTS
+from sim.mutants.gate import share
 from sim.mutants.mutant import Alive, Mutant, Script, Seeds, UnitTests
 from sim.mutants.planting import Edit, StaleMutant, planted
 
@@ -42,6 +43,16 @@ def test_mutants_are_of_product_code() -> None:
     """A bug in a simulator's double would only prove that the simulator looks at its double."""
     edits = [(mutant.name, edit.where) for mutant in MUTANTS for edit in mutant.edits]
     assert [one for one in edits if one[1].partition(".")[0] not in PRODUCT] == []
+
+
+def test_shares_are_all_of_them() -> None:
+    """So as many commits as there are shares plant each bug."""
+    mutants = list(MUTANTS)
+    shares = [share(mutants, 8, turn) for turn in range(16, 24)]
+    assert sorted(mutant.name for one in shares for mutant in one) == sorted(
+        mutant.name for mutant in mutants
+    )
+    assert share(mutants, 1, 5) == mutants
 
 
 def test_mutants_fit_the_code() -> None:

@@ -1,9 +1,10 @@
 """The mutation gate, ``make mutants``: every planted bug must be found by what is named for it.
 
-``python -m sim.mutants.gate [--jobs N] [NAME …]`` with tests/ on the path. One line per mutant as
+``python -m sim.mutants.gate [--jobs N] [--shares N [--turn K]] [NAME …]`` with tests/ on the path. One line per mutant as
 it ends, then a table: mutant, killed by, seed, CPU seconds until it was found. Exit code 1 if a
 mutant lives, or does not fit the code any more. Mutants that the tests of one file must find share
-a collection of these tests.
+a collection of these tests. Continuous integration plants one share of them, another one with each
+commit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -158,14 +160,34 @@ def chosen(names: list[str]) -> list[Mutant]:
     return [BY_NAME[name] for name in names] if names else list(MUTANTS)
 
 
+def share(mutants: list[Mutant], shares: int, turn: int) -> list[Mutant]:
+    """One of as many shares, which turns go through; mutants of one file of tests stay together."""
+    return [
+        mutant
+        for mutant in mutants
+        if zlib.crc32(_kept_together(mutant).encode()) % shares == turn % shares
+    ]
+
+
+def _kept_together(mutant: Mutant) -> str:
+    return mutant.killer.file if isinstance(mutant.killer, UnitTests) else mutant.name
+
+
 def main() -> int:
     """Exit code 0 if all are dead."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants; all by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shares", type=int, default=1, metavar="N", help="plant an N-th of them")
+    parser.add_argument(
+        "--turn", default="0", metavar="K", help="which share: a number, or a commit's digits"
+    )
     arguments = parser.parse_args()
+    if arguments.shares < 1:
+        parser.error("--shares: at least 1")
     began = time.monotonic()
-    verdicts = run(chosen(arguments.names), arguments.jobs)
+    mutants = share(chosen(arguments.names), arguments.shares, int(arguments.turn, 16))
+    verdicts = run(mutants, arguments.jobs)
     alive = [verdict for verdict in verdicts if not verdict.killed_by]
     print(f"\n{table(verdicts)}\n")
     print(
