@@ -14,6 +14,7 @@ from harness.ahead import one_ahead
 from harness.installation import new_namespace
 from harness.shell import CommandError
 from harness.waiting import wait_until
+from harness.wishes import COLUMNS, FIXED, GROUP, REFUSED, broker_group, resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,29 +23,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("kube")
 
-GROUP = "orders"
 START_PATIENCE_S = 90.0
 ROLL_PATIENCE_S = 300.0
 DELETE_PATIENCE_S = 90.0
 NAMESPACE_PATIENCE_S = 180.0
-SIZE = "100Mi"
 OWNED = "statefulsets,services,configmaps,poddisruptionbudgets,pods"
 SELECTOR = names.selector_text(names.BROKER, GROUP)
-
-
-def resource(kind: str, name: str, **spec: Any) -> Object:
-    """A resource of ours with small volumes."""
-    storage = {"size": SIZE} | spec.pop("storage", {})
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": {"storage": storage, **spec},
-    }
-
-
-def broker_group(name: str = GROUP, **spec: Any) -> Object:
-    return resource("BrokerGroup", name, **spec)
 
 
 @pytest.fixture(scope="module")
@@ -116,110 +100,11 @@ def bodies(word: str, count: int = 50) -> list[str]:
 # --- what the API server refuses -------------------------------------------------------------
 
 
-REFUSED = [
-    pytest.param(
-        broker_group(replicas=2, replication={"minInSyncReplicas": 3}),
-        "replication.minInSyncReplicas must not be greater than replicas, or nothing could ever "
-        "be acknowledged: lower it or raise replicas",
-        id="more in sync than replicas",
-    ),
-    pytest.param(
-        broker_group(replicas=0),
-        "spec.replicas: Invalid value: 0: spec.replicas in body should be greater than or equal "
-        "to 1",
-        id="no replicas",
-    ),
-    pytest.param(
-        broker_group(replicas=10),
-        "spec.replicas: Invalid value: 10: spec.replicas in body should be less than or equal to 9",
-        id="too many replicas",
-    ),
-    pytest.param(
-        broker_group(replicas=3, storage={"type": "EmptyDir"}),
-        "storage.type EmptyDir is allowed with one replica only, since a replaced pod loses its "
-        "data: set replicas to 1 or storage.type to PersistentVolumeClaim",
-        id="three replicas without volumes",
-    ),
-    pytest.param(
-        broker_group("Orders"),
-        'metadata.name: Invalid value: "Orders": a lowercase RFC 1123 subdomain must consist of '
-        "lower case alphanumeric characters",
-        id="capital in the name",
-    ),
-    pytest.param(
-        broker_group("orders.v2"),
-        "metadata.name must start with a letter, have only lower-case letters, digits and hyphens, "
-        "and at most 45 characters, because Services and pods are named after it: choose another "
-        "name",
-        id="dot in the name",
-    ),
-    pytest.param(
-        broker_group("o" * 46),
-        "metadata.name must start with a letter, have only lower-case letters, digits and hyphens, "
-        "and at most 45 characters, because Services and pods are named after it: choose another "
-        "name",
-        id="long name",
-    ),
-    pytest.param(
-        broker_group(replica=3),
-        'strict decoding error: unknown field "spec.replica"',
-        id="unknown field",
-    ),
-    pytest.param(
-        broker_group(config={"bind": "0.0.0.0"}),
-        "config must not name a setting that the operator sets itself: remove admin_token_file, "
-        "advertise, allow_unauthenticated, bind, cluster,",
-        id="setting of the operator",
-    ),
-    pytest.param(
-        broker_group(storage={"size": "10 gigs"}),
-        'spec.storage.size: Invalid value: "10 gigs": spec.storage.size in body should match',
-        id="not a quantity",
-    ),
-    pytest.param(
-        broker_group(clients={"route": "Any"}),
-        'spec.clients.route: Unsupported value: "Any": supported values: "Group", "Master", "Pod"',
-        id="not in the list",
-    ),
-    pytest.param(
-        resource("ControllerGroup", "gantry", replicas=2),
-        'spec.replicas: Unsupported value: 2: supported values: "1", "3", "5"',
-        id="even quorum",
-    ),
-]
-
-
 @pytest.mark.parametrize(("wish", "sentence"), REFUSED)
 def test_bad_resource_is_refused_with_what_to_do(kube: Kube, wish: Object, sentence: str) -> None:
     with pytest.raises(CommandError) as refused:
         kube.within("default").ctl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(wish))
     assert sentence in str(refused.value)
-
-
-FIXED_STORAGE = (
-    "storage.type, storage.size and storage.className are fixed at creation, because claim "
-    "templates are immutable: set them back, and create a new resource for other storage"
-)
-FIXED = [
-    pytest.param(
-        "brokergroup",
-        {"controllerRef": {"name": "other"}},
-        "controllerRef.name is fixed at creation, because epochs and broker ids belong to that "
-        "controller: set it back, and create a new resource under the other controller",
-        id="other controllers",
-    ),
-    pytest.param("brokergroup", {"storage": {"size": "1Gi"}}, FIXED_STORAGE, id="smaller"),
-    pytest.param("brokergroup", {"storage": {"size": "900Gi"}}, FIXED_STORAGE, id="larger"),
-    pytest.param("brokergroup", {"storage": {"className": "new"}}, FIXED_STORAGE, id="class"),
-    pytest.param("controllergroup", {"storage": {"size": "9Gi"}}, FIXED_STORAGE, id="Raft log"),
-    pytest.param(
-        "controllergroup",
-        {"replicas": 5},
-        "replicas is fixed at creation, because the members of the quorum are: set it back, and "
-        "create a new ControllerGroup for another size",
-        id="larger quorum",
-    ),
-]
 
 
 @pytest.mark.parametrize(("kind", "change", "sentence"), FIXED)
@@ -261,10 +146,9 @@ def test_explain_teaches(kube: Kube) -> None:
 
 def test_get_shows_the_state_in_one_line(kube: Kube) -> None:
     header, line = kube.ctl("get", "bg", GROUP).splitlines()
-    columns = ["MASTER", "EPOCH", "INSYNC", "READY", "AVAILABLE", "ACCEPTED", "DRAIN"]
-    assert header.split() == ["NAME", *columns, "AGE"]
-    name, master, epoch, *_ = line.split()
-    assert name == GROUP
+    assert header.split() == [*COLUMNS, "AGE"]
+    name, status, master, epoch, *_ = line.split()
+    assert (name, status) == (GROUP, "Healthy")
     assert master.startswith("orders-broker-")
     assert int(epoch) >= 1
 

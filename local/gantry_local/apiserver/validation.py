@@ -117,7 +117,8 @@ def _type_error(value: Any, schema: Schema, path: str) -> Cause | None:
 def _enum(value: Any, schema: Schema, path: str) -> list[Cause]:
     if schema.enum is None or value in schema.enum:
         return []
-    supported = ", ".join(shown(option) for option in schema.enum)
+    quoted = (one if isinstance(one, str) else shown(one) for one in schema.enum)
+    supported = ", ".join(shown(one) for one in quoted)
     message = f"Unsupported value: {shown(value)}: supported values: {supported}"
     return [Cause("FieldValueNotSupported", path, message)]
 
