@@ -152,10 +152,25 @@ class LiteIndex:
             yield
 
     def page(self, prefix: str, after: str, count: int) -> list[tuple[str, LiteHead]]:
-        """Names behind ``after`` that begin so, which ends with a dollar, as the rows have them."""
+        """At most ``count`` names behind ``after`` that begin so; ``prefix`` ends with a dollar.
+
+        What is in no batch yet is among them: after a start that may be all there is.
+        """
         stop = _head_key(prefix)[:-1] + _BEHIND
-        pairs = islice(self._kv.pairs(_head_key(after) + b"\0", stop), count)
-        return [(_name(key), LiteHead(*_HEAD.unpack(value))) for key, value in pairs]
+        while True:
+            rows = list(islice(self._kv.pairs(_head_key(after) + b"\0", stop), count))
+            found: dict[str, LiteHead | None] = {
+                _name(key): LiteHead(*_HEAD.unpack(value)) for key, value in rows
+            }
+            last = _name(rows[-1][0]) if len(rows) == count else None
+            for name, head in self._changed.items():
+                is_behind = name > after and (last is None or name <= last)
+                if is_behind and name.startswith(prefix):
+                    found[name] = head
+            page = sorted((name, head) for name, head in found.items() if head is not None)
+            if page or last is None:
+                return page[:count]
+            after = last
 
     def store(self, batch: KvBatch) -> None:
         """Put everything that changed into ``batch``, which is written before anything is read."""

@@ -309,7 +309,9 @@ class LitePopping:
         """All that a client takes; one request goes on where the one before has stopped."""
         names = list(item.names)
         while names:
-            yield names.pop()
+            name = names.pop()
+            if name in item.names:  # it may have left it since
+                yield name
         after = ""
         while item.all and (page := self._view.store.lite_topics(item.parent, after, PAGE)):
             yield from (topic.name for topic in page)

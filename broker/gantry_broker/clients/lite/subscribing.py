@@ -180,7 +180,7 @@ class Subscribing:
         names = list(dict.fromkeys(word.lite_topic_set or ()))
         key = (word.group, word.client_id)
         item = self._book.registry.clients.get(key)
-        held = set[str]() if item is None or item.parent != word.topic else item.names
+        held = set(() if item is None or item.parent != word.topic else item.names)
         if word.action == COMPLETE_REMOVE:
             return [] if item is None else [Left(*key)]
         if word.action == PARTIAL_REMOVE:

@@ -156,15 +156,33 @@ def test_a_trimmed_log_takes_messages_from_the_front(store, monkeypatch) -> None
     assert store._queues.lite.counts == {PARENT: 2}
 
 
+def paged(store: MessageStore, count: int) -> list[str]:
+    """Names of all lite topics of the parent, by pages."""
+    index, found, after = store._queues.lite, list[str](), lite_queue(PARENT, "")
+    while page := index.page(lite_queue(PARENT, ""), after, count):
+        assert all(head == index.head(name) for name, head in page)
+        found += [name for name, _head in page]
+        after = page[-1][0]
+    return found
+
+
 def test_lite_topics_are_paged_in_order(store) -> None:
     put(store, *(lite(f"s{number}", "x") for number in range(9)))
     put(store, lite("a", "x", topic="sessionsa"), lite("a", "x", topic="session"))
     store._dispatcher.store()
-    index, found, after = store._queues.lite, [], ""
-    while page := index.page(lite_queue(PARENT, ""), after or lite_queue(PARENT, ""), 4):
-        found += [name for name, _head in page]
-        after = page[-1][0]
-    assert found == [_(f"s{number}") for number in range(9)]
+    assert paged(store, 4) == [_(f"s{number}") for number in range(9)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 100])
+def test_what_waits_for_the_next_batch_is_among_them(store, count: int) -> None:
+    put(store, *(lite(f"s{number}", "x") for number in (0, 2, 3, 4, 45, 6)))
+    store._dispatcher.store()
+    put(store, *(lite(f"s{number}", "y") for number in (1, 2, 5, 7, 8)))
+    put(store, lite("a", "x", topic="sessionsa"))
+    gone = [(_(f"s{number}"), store.max_offset(_(f"s{number}"), 0) - 1) for number in (3, 4)]
+    put(store, expired_record(gone))
+    assert store._queues.lite.fresh
+    assert paged(store, count) == [_(f"s{number}") for number in (0, 1, 2, 45, 5, 6, 7, 8)]
 
 
 def test_a_log_that_begins_later_says_the_same_of_what_it_has(tmp_path: Path) -> None:

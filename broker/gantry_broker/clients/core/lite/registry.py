@@ -23,7 +23,7 @@ class Subscriber:
     Attributes:
         key: group and client id.
         parent: the topic.
-        names: of lite topics.
+        names: of lite topics, the newest last, so that equal logs are looked through alike.
         all: every lite topic of the parent, as a member of a wildcard group.
         at: queue offset of the record that says all of it, but for what stands behind.
         pending: lite topics in which something may be for it, in order.
@@ -35,7 +35,7 @@ class Subscriber:
     def __init__(self, key: ClientKey, parent: str, at: int) -> None:
         self.key = key
         self.parent = parent
-        self.names: set[str] = set()
+        self.names: dict[str, None] = {}
         self.all = False
         self.at = at
         self.pending: dict[str, None] = {}
@@ -106,7 +106,8 @@ class LiteRegistry:
         evicted = self._evict(event, key) if isinstance(event, Added) and event.alone else []
         item = self._of(key, event.parent, at)
         if isinstance(event, Whole):
-            self._take(item, [name for name in item.names if name not in set(event.names)])
+            kept = set(event.names)
+            self._take(item, [name for name in item.names if name not in kept])
             self._set_all(item, is_all=event.all)
             item.at = at
             self.clients[key] = self.clients.pop(key)  # the newest
@@ -143,10 +144,8 @@ class LiteRegistry:
 
     def _give(self, item: Subscriber, names: list[str]) -> None:
         """More for a client; what it was never looked at for needs no note, it is looked at yet."""
-        if not item.names.isdisjoint(names):
-            names = [name for name in names if name not in item.names]
-        names = list(dict.fromkeys(names))
-        item.names.update(names)
+        names = [name for name in dict.fromkeys(names) if name not in item.names]
+        item.names.update(dict.fromkeys(names))
         self.count += len(names)
         if item.scan is not None:
             item.pending.update(dict.fromkeys(names))
@@ -161,7 +160,7 @@ class LiteRegistry:
         for name in names:
             if name not in item.names:
                 continue
-            item.names.discard(name)
+            del item.names[name]
             item.pending.pop(name, None)
             self.count -= 1
             known = by_name[name]
