@@ -175,9 +175,12 @@ async def together(
         async with gate:
             return await question(item)
 
+    # No TaskGroup: where a task of one fails, Python 3.11.2 leaves a request to cancel its parent
+    # behind, and the parent's next time-out is no TimeoutError.
+    asked = [asyncio.ensure_future(one(item)) for item in items]
     try:
-        async with asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(one(item)) for item in items]
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in asked]
+        return await asyncio.gather(*asked)
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from gantry_cli.client.brokers import together
 from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Avoidance, Producer, SendFailedError
@@ -334,3 +335,38 @@ async def test_queues_may_come_while_offsets_are_asked_for_or_told(
             await scene.send()
         await until(lambda: scene.ledger.outstanding() == 0)
         assert await consumer.commit()
+
+
+async def test_what_failed_for_one_of_many_leaves_no_request_to_cancel_behind() -> None:
+    """Or the next time-out in this task would end it, instead of being one."""
+
+    async def fail(number: int) -> None:
+        await asyncio.sleep(0.001 * number)
+        raise NameServiceError("nobody answers")
+
+    for _ in range(3):
+        with pytest.raises(NameServiceError):
+            await together([1, 2], fail)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await asyncio.Event().wait()
+
+
+async def test_who_is_given_up_gives_up_all_that_it_asks() -> None:
+    ended: list[int] = []
+
+    async def ask(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    asking = asyncio.create_task(together([1, 2], ask))
+    await asyncio.sleep(0.001)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert ended == [1, 2]
