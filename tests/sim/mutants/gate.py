@@ -1,10 +1,10 @@
 """The mutation gate, ``make mutants``: every planted bug must be found by what is named for it.
 
-``python -m sim.mutants.gate [--jobs N] [--shares N [--turn K]] [NAME …]`` with tests/ on the path. One line per mutant as
-it ends, then a table: mutant, killed by, seed, CPU seconds until it was found. Exit code 1 if a
-mutant lives, or does not fit the code any more. Mutants that the tests of one file must find share
-a collection of these tests. Continuous integration plants one share of them, another one with each
-commit.
+``python -m sim.mutants.gate [--jobs N] [--shares N [--turn K]] [NAME …]`` with tests/ on the path.
+One line per mutant as it ends, then a table: mutant, killed by, seed, CPU seconds until it was
+found. Exit code 1 if a mutant lives, or does not fit the code any more. Mutants that the tests of
+one file must find share a collection of these tests. Continuous integration plants one share of
+them, another one with each commit.
 """
 
 from __future__ import annotations

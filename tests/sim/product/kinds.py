@@ -19,6 +19,7 @@ from sim.product.damages import Damages
 from sim.product.everywhere import Everywhere
 from sim.product.growing import Growing
 from sim.product.keyless import Keyless
+from sim.product.lites import Lites
 from sim.product.lives import Lives
 from sim.product.logs import verify
 from sim.product.mapped import Mapped
@@ -460,6 +461,21 @@ class PopsRun(ProductRun):
         cluster, watch = self._cluster, self._watch
         modes = PopModes(cluster, poppers.TOPIC, poppers.QUEUES)
         return [Workload(cluster, watch, producers=1), poppers.Poppers(cluster, watch), modes]
+
+
+class LitesRun(ProductRun):
+    """Clients of lite topics, who subscribe, leave, acknowledge and forget, under all faults."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door."""
+        return {"doors": rng.random() < 0.3}
+
+    def loads(self) -> Sequence[Load]:
+        """Few messages beside."""
+        cluster, watch = self._cluster, self._watch
+        return [Workload(cluster, watch, producers=1), Lites(cluster, watch)]
 
 
 class BatchesRun(ProductRun):

@@ -29,6 +29,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "front-bucket": FrontBucketRun,
     "batches": kinds.BatchesRun,
     "pops": kinds.PopsRun,
+    "lites": kinds.LitesRun,
     "many": kinds.ManyRun,
     "queues": kinds.QueuesRun,
     "moved-pops": kinds.MovedPopsRun,
