@@ -86,7 +86,7 @@ async def test_follower_that_lags_names_the_leader_or_asks_it(tmp_path: Path) ->
             assert answer.ext["controllerLeaderAddress"] == quorum.remoting(number)
             assert all(f"n{n}:{quorum.remoting(n)};" in answer.ext["peers"] for n in (1, 2, 3))
             assert await queues_of(caller) == 6, "whoever cannot go there is answered by the leader"
-            assert follower.node.stats.reads_redirected == 2
+            assert follower.node.stats.reads_redirected >= 2  # who waits asks again
             async with (
                 quorum.http(follower) as session,
                 session.get("/v1/groups?anywhere") as response,
