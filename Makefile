@@ -14,6 +14,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # so there are twice as many of those (tests/integration/conftest.py tells who gets which test).
 COMPUTE := -n $(shell nproc) --dist worksteal
 WAIT := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope
+TRIED := .pytest_cache/integration
 RUNS ?= 20
 
 .PHONY: help
@@ -175,7 +176,7 @@ mutants: venv ## plant every known bug and see each one found (minutes); SHARES=
 
 .PHONY: integration
 integration: venv ## real processes and sockets on loopback
-	@$(PYTEST) $(WAIT) tests/integration --ignore=tests/integration/pipeline
+	@rm -rf $(TRIED) && $(PYTEST) $(WAIT) -o cache_dir=$(TRIED) tests/integration --ignore=tests/integration/pipeline || .ci/again $(TRIED)
 
 .PHONY: spark
 spark: venv ## the pipeline's jobs and data source under a real Spark session (needs Java)
