@@ -183,8 +183,8 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 	@$(PYTEST) tests/integration/pipeline
 
 .PHONY: interop
-interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus (skipped without Java, Maven, Go)
-	@$(PYTEST) -n 3 --dist loadfile tests/interop
+interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus (skipped without Java, Maven, Go); SHARES=n as below
+	@$(PYTEST) -n 3 --dist loadfile $$(.ci/share $(or $(SHARES),1) tests/interop/test_*.py)
 
 .PHONY: record
 record: venv ## have the conversations with Java clients anew that `make unit` replays (needs Java, Maven)

@@ -7,6 +7,7 @@ once, however often (``cluster/kind.yaml``).
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +28,7 @@ SETTLE_PATIENCE_S = 120.0
 RESUME_PATIENCE_S = 60.0
 ACCOUNT_PATIENCE_S = 30.0
 LAST_WORDS = 25  # lines of each container
+RUNS_MAX = int(os.environ.get("GANTRY_E2E_RUNS", "1000"))  # of one fault
 QUIET_S = 1.0  # writes flow again once acknowledgements have come all this time
 
 
@@ -76,7 +78,7 @@ class Trial:
         Args:
             scenario: what happens, for the report.
             fault: does it, and returns when it struck.
-            runs: how often.
+            runs: how often, if no more than ``RUNS_MAX`` are allowed.
             figures: what is measured.
             heal: undoes the fault once the gap is known, also when there is none.
 
@@ -86,6 +88,7 @@ class Trial:
             TimeoutError: writes did not resume, or the group did not heal.
         """
         gaps: dict[Figure, list[float]] = {figure: [] for figure in figures}
+        runs = min(runs, RUNS_MAX)
         print(f"\n{scenario}:", flush=True)
         try:
             for run in range(runs):
