@@ -57,6 +57,20 @@ EVENT: Final = Kind("", "v1", "events", "Event")
 NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace")
 """Of no namespace itself; the operator reads the one it runs in, at its end."""
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+CRD: Final = Kind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
+)
+NODE: Final = Kind("", "v1", "nodes", "Node")
+QUOTA: Final = Kind("", "v1", "resourcequotas", "ResourceQuota")
+JOB: Final = Kind("batch", "v1", "jobs", "Job")
+_WEBHOOKS = "admissionregistration.k8s.io"
+VALIDATING: Final = Kind(
+    _WEBHOOKS, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+MUTATING: Final = Kind(
+    _WEBHOOKS, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
+)
+"""From the CRDs to here: read by people, with their own rights, and never by the operator."""
 
 ENTITIES: Final = (TOPIC, MESSAGE_USER, CONSUMER_GROUP)
 """Each stands for one thing in the metadata of a cluster."""

@@ -16,16 +16,17 @@ from kubernetes.aio.client.api_client import ApiClient
 
 from gantry_operator import names
 from gantry_operator.api.errors import Unavailable, error_of
-from gantry_operator.api.kinds import TEMPLATED
+from gantry_operator.api.kinds import POD, TEMPLATED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from gantry_operator.api.credentials import Credentials
     from gantry_operator.api.kinds import Kind
     from gantry_operator.api.protocol import Body
 
 REQUEST_TIMEOUT_S = 30.0
+LOG_CHUNK_BYTES = 64 * 1024
 LIST_CHUNK = 500
 _NO_TOTAL = aiohttp.ClientTimeout(total=None)
 """aiohttp's own would undo the cancellation of a worker (`gantry_protocol.admin_client.quorum`)."""
@@ -135,6 +136,49 @@ class KubeApi:
         resources = json.loads(data).get("resources") or ()
         return any(resource.get("name") == kind.plural for resource in resources)
 
+    async def version(self) -> Body:
+        """The API server's word about itself."""
+        return await self._call("GET", "/version")
+
+    async def read_log(
+        self, namespace: str, pod: str, query: Mapping[str, str]
+    ) -> AsyncGenerator[bytes, None]:
+        """A container's log in chunks; see `SupportApi`."""
+        path = POD.path(namespace, pod, "log")
+        silence_s = None if query.get("follow") == "true" else REQUEST_TIMEOUT_S
+        answer = await self._open(path, dict(query))
+        try:
+            if answer.status == 401:
+                answer.close()
+                await self._credentials.load()
+                answer = await self._open(path, dict(query))
+            if answer.status >= 300:
+                raise error_of(answer.status, await answer.read(), answer.headers)
+            while True:
+                async with asyncio.timeout(silence_s):
+                    chunk = await answer.content.read(LOG_CHUNK_BYTES)
+                if not chunk:
+                    return
+                yield chunk
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise Unavailable(0, "NoConnection", f"GET {path} broke off: {error}") from error
+        finally:
+            answer.close()
+
+    async def _open(self, path: str, query: dict[str, str]) -> aiohttp.ClientResponse:
+        """An answer to GET of which only the head was read."""
+        request = await self._request("GET", path, None, query, _JSON)
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                answer = await self._client.call_api(*request, _request_timeout=_NO_TOTAL)
+        except TimeoutError as error:
+            message = f"GET {path} had no answer within {REQUEST_TIMEOUT_S:.0f} s"
+            raise Unavailable(0, "Timeout", message) from error
+        except aiohttp.ClientError as error:
+            raise Unavailable(0, "NoConnection", f"GET {path}: {error}") from error
+        found: aiohttp.ClientResponse = answer.response
+        return found
+
     async def _call(
         self,
         method: str,
@@ -162,14 +206,7 @@ class KubeApi:
     async def _send(
         self, method: str, path: str, body: Body | None, query: dict[str, str], content_type: str
     ) -> tuple[int, bytes, Any]:
-        request = await self._client.param_serialize(
-            method=method,
-            resource_path=path,
-            query_params=list(query.items()),
-            header_params={"Accept": _JSON, "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
+        request = await self._request(method, path, body, query, content_type)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 answer = await self._client.call_api(*request, _request_timeout=_NO_TOTAL)
@@ -179,6 +216,18 @@ class KubeApi:
             raise Unavailable(0, "Timeout", message) from error
         except aiohttp.ClientError as error:
             raise Unavailable(0, "NoConnection", f"{method} {path}: {error}") from error
+
+    async def _request(
+        self, method: str, path: str, body: Body | None, query: dict[str, str], content_type: str
+    ) -> Any:
+        return await self._client.param_serialize(
+            method=method,
+            resource_path=path,
+            query_params=list(query.items()),
+            header_params={"Accept": _JSON, "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
 
     def __repr__(self) -> str:
         """Without credentials."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gantry_operator import names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from gantry_operator.api.kinds import Kind
 
@@ -33,6 +33,26 @@ class ReadOnlyApi(Protocol):
 
     async def is_served(self, kind: Kind) -> bool:
         """Whether the API server knows the kind."""
+        ...
+
+
+class SupportApi(ReadOnlyApi, Protocol):
+    """The verbs of people who look at more than objects; the operator has no use for them."""
+
+    async def version(self) -> Body:
+        """The API server's word about itself."""
+        ...
+
+    def read_log(
+        self, namespace: str, pod: str, query: Mapping[str, str]
+    ) -> AsyncGenerator[bytes, None]:
+        """A container's log in chunks; with `follow` until it ends or the reader goes away.
+
+        Args:
+            namespace: of the pod.
+            pod: its name.
+            query: as of `pods/log`: container, previous, timestamps, tailLines, sinceTime, follow.
+        """
         ...
 
 

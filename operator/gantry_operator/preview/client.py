@@ -16,7 +16,7 @@ from gantry_operator.api.kube import KubeApi
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from gantry_operator.api.protocol import Api, ReadOnlyApi
+    from gantry_operator.api.protocol import Api, ReadOnlyApi, SupportApi
 
 DEFAULT_NAMESPACE = "default"
 _contexts: Any = client_config.list_kube_config_contexts  # it has no types
@@ -34,12 +34,29 @@ async def reading(kubeconfig: Path | None) -> AsyncIterator[ReadOnlyApi]:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfig: Path | None) -> AsyncIterator[Api]:
-    """The same with all verbs; see `Credentials` for the default.
+async def inspecting(kubeconfig: Path | None) -> AsyncIterator[SupportApi]:
+    """The same with logs.
 
     Raises:
         GantryError: there is no way to it.
     """
+    async with _client(kubeconfig) as api:
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: Path | None) -> AsyncIterator[Api]:
+    """The same with all verbs that write; see `Credentials` for the default.
+
+    Raises:
+        GantryError: there is no way to it.
+    """
+    async with _client(kubeconfig) as api:
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def _client(kubeconfig: Path | None) -> AsyncIterator[KubeApi]:
     credentials = Credentials(kubeconfig)
     await credentials.load()
     api = KubeApi(credentials)

@@ -1,0 +1,91 @@
+"""A support bundle of a namespace: read, put together, and counted; see `bundle` for what is in it.
+
+Bounded in every way: a few requests at a time, so many bytes of each log and of all files. The logs
+share what room there is, so a noisy container takes none of another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gantry_operator.api.errors import ApiError
+from gantry_operator.api.kinds import POD
+from gantry_operator.support.bundle import Bundle, Extras, LogText, build
+from gantry_operator.support.material import AT_ONCE, Material, gather, reason
+from gantry_operator.support.pod_logs import ContainerRun, last_bytes, runs_of
+
+if TYPE_CHECKING:
+    from gantry_operator.api.protocol import SupportApi
+    from gantry_operator.support.material import Tell
+
+LOG_BYTES_MIN: Final = 32 * 1024
+"""Of one log; where there is room for less, the last ones are left out."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds.
+
+    Attributes:
+        log_bytes: of one run of one container.
+        total_bytes: of all files, before they are packed.
+    """
+
+    log_bytes: int = 1024 * 1024
+    total_bytes: int = 32 * 1024 * 1024
+
+
+async def report(
+    api: SupportApi,
+    namespace: str,
+    tell: Tell,
+    *,
+    taken_at: str,
+    version: str,
+    operator_namespace: str = "",
+    limits: Limits = Limits(),  # noqa: B008 -- frozen
+) -> Bundle:
+    """The bundle of a namespace.
+
+    Raises:
+        GantryError: the API server does not answer.
+    """
+    material = await gather(api, namespace, tell, operator_namespace=operator_namespace)
+    logs, unread = await _logs(api, material, limits, tell)
+    extras = Extras(taken_at=taken_at, version=version, doctor="", unread=tuple(unread))
+    tell("Redacting")
+    return await asyncio.to_thread(build, material, logs, extras, limits.total_bytes)
+
+
+def shares(runs: list[ContainerRun], limits: Limits) -> tuple[list[ContainerRun], int]:
+    """The runs whose logs there is room for, and how many bytes of each; half is for logs."""
+    room = limits.total_bytes // 2
+    fit = runs[: max(1, room // min(LOG_BYTES_MIN, limits.log_bytes))]
+    return fit, min(limits.log_bytes, room // max(1, len(fit)))
+
+
+async def _logs(
+    api: SupportApi, material: Material, limits: Limits, tell: Tell
+) -> tuple[list[LogText], list[tuple[str, str]]]:
+    runs = [run for pod in material.objects.get(POD.kind) or () for run in runs_of(pod)]
+    runs.sort(key=lambda run: (run.previous, run))
+    fit, share = shares(runs, limits)
+    material.cut += [f"{run}: left out, since there are too many logs" for run in runs[len(fit) :]]
+    found: list[LogText] = []
+    unread: list[tuple[str, str]] = []
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def read(run: ContainerRun) -> None:
+        async with turn:
+            tell(f"Reading the {run}")
+            try:
+                found.append(await last_bytes(api, run, share))
+            except ApiError as error:
+                unread.append((str(run), reason(error)))
+
+    async with asyncio.TaskGroup() as tasks:
+        for run in fit:
+            tasks.create_task(read(run))
+    return found, unread

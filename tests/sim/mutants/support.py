@@ -1,0 +1,82 @@
+"""Bugs in what people are handed when a cluster is not well: bundles, logs, checks."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests, one_edit
+
+_operator = one_edit("gantry_operator")
+_REDACT = "unit/operator/test_redact.py::"
+_REPORT = "unit/operator/test_report.py::"
+_AREA = "support"
+
+
+def _bug(name: str, breaks: str, where: str, old: str, new: str, test: str) -> Mutant:
+    return _operator(name, _AREA, breaks, where, old, new, UnitTests(test))
+
+
+MUTANTS = (
+    _bug(
+        "redacted-by-keys-only",
+        "a manifest within an annotation keeps its passwords",
+        "support.redact:Redactor._string",
+        "clean = self.value(file, inner, place, depth + 1)",
+        "clean = inner",
+        f"{_REPORT}test_no_planted_secret_is_in_the_bundle",
+    ),
+    _bug(
+        "value-of-a-variable-kept",
+        "the environment of a sidecar goes out with the bundle",
+        "support.redact:Redactor._mapping",
+        'elif key == "value" and isinstance(name, str) and is_secret_variable(name):',
+        "elif False:",
+        f"{_REDACT}test_objects_are_judged_by_their_keys",
+    ),
+    _bug(
+        "key-without-its-begin",
+        "a private key whose begin was cut off stays in a log",
+        "support.redact:_without_keys",
+        "_clear_before(lines, number)",
+        "pass",
+        f"{_REDACT}test_private_keys",
+    ),
+    _bug(
+        "cut-within-a-line",
+        "the rest of a secret whose name was cut off stays in a log",
+        "support.pod_logs:last_bytes",
+        'del kept[: kept.find(b"\\n") + 1 or len(kept)]',
+        "pass",
+        f"{_REPORT}test_logs_are_cut_at_the_begin_of_a_line",
+    ),
+    _bug(
+        "written-unseen",
+        "what stands in a list of refusals is not redacted",
+        "support.bundle:_Files.put",
+        "clean = self.redactor.text(path, text)",
+        "clean = text",
+        f"{_REPORT}test_no_planted_secret_is_in_the_bundle",
+    ),
+    _bug(
+        "bundle-without-bounds",
+        "a bundle grows with the cluster",
+        "support.bundle:_Files.put",
+        "len(data) > self.left",
+        "False",
+        f"{_REPORT}test_the_bundle_is_bounded",
+    ),
+    _bug(
+        "a-refusal-ends-the-report",
+        "who may not list nodes gets no bundle",
+        "support.material:_Reading.all_of",
+        'self._unread(f"{kind.plural}{where}", error)',
+        "raise error",
+        f"{_REPORT}test_what_may_not_be_read_is_listed_and_the_rest_is_there",
+    ),
+    _bug(
+        "one-log-takes-all-room",
+        "the logs of the last pods are left out for those of the first",
+        "support.report:shares",
+        "room // max(1, len(fit))",
+        "room",
+        f"{_REPORT}test_logs_share_the_room",
+    ),
+)
