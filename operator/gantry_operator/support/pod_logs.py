@@ -58,15 +58,23 @@ def _has_begun(status: dict[str, Any]) -> bool:
     return "running" in state or "terminated" in state or bool(status.get("restartCount"))
 
 
-async def last_bytes(api: SupportApi, run: ContainerRun, bytes_max: int) -> LogText:
+async def last_bytes(api: SupportApi, run: ContainerRun, bytes_max: int, **query: str) -> LogText:
     """The end of a log, from the begin of a line on.
+
+    Args:
+        api: with a person's rights.
+        run: whose log.
+        bytes_max: so much of it is kept.
+        query: what else to ask for, instead of the last lines.
 
     Raises:
         ApiError: it cannot be read.
     """
     kept = bytearray()
     count, cut = 0, False
-    chunks = api.read_log(run.namespace, run.pod, run.query(tailLines=str(TAIL_LINES)))
+    chunks = api.read_log(
+        run.namespace, run.pod, run.query(**(query or {"tailLines": str(TAIL_LINES)}))
+    )
     try:
         async for chunk in chunks:
             count += len(chunk)

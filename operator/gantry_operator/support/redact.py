@@ -71,7 +71,7 @@ _KEPT_VALUE = (
 _QUOTED = (
     r"\"(?:[^\"\\\n]|\\[^\n])*+\""
     r"|'(?:[^'\\\n]|\\[^\n]|'')*+'"
-    r"|(?P<q>\\+[\"'])[^\n]*?(?<!\\)(?P=q)"
+    r"|(?P<q>\\+[\"'])[^\n]{0,4096}?(?<!\\)(?P=q)"
     r"|\\*[\"'][^\n]*"  # the end of the text came first
 )
 _PAIR = re.compile(
@@ -84,7 +84,7 @@ _NAME_THEN_VALUE = re.compile(
     rf"\\*[\"']?value\\*[\"']?\s*[:=]\s*+){_KEPT_VALUE}(?P<value>{_QUOTED}|[^\n]+)",
 )
 _VALUE_THEN_NAME = re.compile(
-    rf"(?P<mid>value\\*[\"']?\s*[:=]\s*+){_KEPT_VALUE}(?P<value>{_QUOTED}|[^\n]+?)"
+    rf"(?P<mid>value\\*[\"']?\s*[:=]\s*+){_KEPT_VALUE}(?P<value>{_QUOTED}|[^\n]{{1,256}}?)"
     r"(?=\s*,?\s*\\*[\"']?name\\*[\"']?\s*[:=]\s*\\*[\"']?(?P<name>[\w.\-]{1,128}))",
 )
 _BLOCK = re.compile(
@@ -101,14 +101,14 @@ _FLAG = re.compile(r"--?[A-Za-z][\w.\-]*")
 
 _BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-_WHOLE_KEY = re.compile(rf"{_BEGIN}[^\n]*?{_END}")
+_WHOLE_KEY = re.compile(rf"{_BEGIN}[^\n]{{0,16384}}?{_END}")
 _KEY_BEGINS = re.compile(_BEGIN)
 _KEY_ENDS = re.compile(_END)
 _KEY_LINE = re.compile(r".*?[A-Za-z0-9+/=]{16,}\s*|(?:.*\s)?(?:Proc-Type|DEK-Info|Version):.*|\s*")
 """A line of a key, after whatever stands before each line."""
 _URL = re.compile(
     r"(?P<mid>\b[a-z][a-z0-9+.\-]{1,30}://)(?!\[redacted)"
-    r"(?P<value>[^\s/\"'<>@:]*:(?!\d{1,5}[/?#])[^\s\"'<>]*|[^\s/\"'<>@:]+)(?=@)",
+    r"(?P<value>[^\s/\"'<>@:]{0,256}:(?!\d{1,5}[/?#])[^\s\"'<>]{0,512}|[^\s/\"'<>@:]{1,512})(?=@)",
 )
 _WORD = re.compile(r"(?<![A-Za-z0-9_+/\-])[A-Za-z0-9_+/\-]{32,}")
 

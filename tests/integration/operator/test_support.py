@@ -1,4 +1,4 @@
-"""`kubectl gantry report` against a real operator and the local API server."""
+"""`kubectl gantry report` and `logs` against a real operator and the local API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def with_logs(world: World, monkeypatch: pytest.MonkeyPatch, logs: dict[str, str
             raise web.HTTPBadRequest(text=f"container of {pod} is waiting to start")
         stamped = request.query.get("timestamps") == "true"
         assert stamped, "lines are merged by their times"
-        return web.Response(text=logs[pod])
+        return web.Response(text="" if request.query["container"] == "door" else logs[pod])
 
     monkeypatch.setattr(world.cluster.api, "_read_log", read)
 
@@ -83,6 +83,40 @@ async def test_a_bundle_of_a_running_group(
         code, _, error = await gantry(world, "report", "-o", str(target))
         assert code != 0
         assert f"{target} exists and is kept" in error
+
+
+async def test_logs_of_a_group_in_one_order_of_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = "2026-11-29T12:00:0"
+    with_logs(
+        world,
+        monkeypatch,
+        {
+            "orders-broker-0": f"{clock}1Z time={clock}0.9Z event=a\n{clock}4Z event=d\n",
+            "orders-broker-1": f"{clock}2.5Z event=b\n",
+            "gantry-controller-0": f"{clock}3Z event=c\n",
+        },
+    )
+    async with world.operator():
+        await world.up()
+        code, out, error = await gantry(world, "logs", "orders", "--all")
+        assert (code, out.splitlines()) == (
+            0,
+            [
+                f"*orders-broker-0      master   | time={clock}0.9Z event=a",
+                f" orders-broker-1      replica  | {clock}2.5Z event=b",
+                f"*gantry-controller-0  leader   | {clock}3Z event=c",
+                f"*orders-broker-0      master   | {clock}4Z event=d",
+            ],
+        )
+        assert "orders-broker-2: 400 Invalid: container of orders-broker-2 is waiting to start" in error
+        code, _, error = await gantry(world, "logs", "orders", "--since", "soon")
+        assert code != 0
+        assert "soon is no time: give for example 90s, 5m or 2h." in error
+        code, _, error = await gantry(world, "logs", "nobody")
+        assert code != 0
+        assert "There is no group nobody in namespace default" in error
 
 
 async def test_without_a_server_it_says_so(world: World, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from sim.mutants.mutant import Mutant, UnitTests, one_edit
 _operator = one_edit("gantry_operator")
 _REDACT = "unit/operator/test_redact.py::"
 _REPORT = "unit/operator/test_report.py::"
+_LOGS = "unit/operator/test_group_logs.py::"
 _AREA = "support"
 
 
@@ -70,6 +71,30 @@ MUTANTS = (
         'self._unread(f"{kind.plural}{where}", error)',
         "raise error",
         f"{_REPORT}test_what_may_not_be_read_is_listed_and_the_rest_is_there",
+    ),
+    _bug(
+        "logs-one-after-the-other",
+        "what two pods did at the same time stands far apart",
+        "support.log_lines:merged",
+        "key=lambda pair: pair[1].at_ns",
+        "key=lambda pair: pair[0].name",
+        f"{_LOGS}test_lines_of_all_pods_are_in_the_order_of_time",
+    ),
+    _bug(
+        "followed-from-the-begin-again",
+        "a lost connection repeats all that was shown",
+        "support.group_logs:LogFollower._put",
+        "if seen is not None and line.at_ns <= seen.at_ns:",
+        "if False:",
+        f"{_LOGS}test_logs_are_followed_also_those_of_later_pods_and_lost_connections",
+    ),
+    _bug(
+        "ended-logs-opened-again",
+        "the log of a container that has ended is shown every few seconds",
+        "support.group_logs:LogFollower._follow",
+        "self._ended.add(source.key)",
+        "pass",
+        f"{_LOGS}test_logs_are_followed_also_those_of_later_pods_and_lost_connections",
     ),
     _bug(
         "one-log-takes-all-room",

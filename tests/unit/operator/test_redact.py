@@ -216,6 +216,25 @@ def test_names_of_other_things(name: str) -> None:
     assert not is_secret_name(name)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "part",
+    [
+        '"value": 5, ',
+        'token: \\"x ',
+        "https://a:b",
+        "-----BEGIN PRIVATE KEY----- ",
+        "a" * 40,
+        "a=''",
+    ],
+)
+def test_a_long_line_takes_no_long_time(part: str) -> None:
+    line = part * (200_000 // len(part))
+    for one in (line, line.replace(" ", "")):
+        clean = text(one)
+        assert text(clean) == clean
+
+
 @given(
     before=st.text(max_size=30),
     after=st.text(max_size=30),
