@@ -14,20 +14,16 @@ from gantry_cli.options import asynchronous
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Duration(click.ParamType):
+def _seconds(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
     """A time as kubectl takes it, in seconds: 90s, 5m, 2h30m, 1d."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Reads it."""
-        text = str(value)
-        parts = re.findall(r"(\d{1,6})([smhd])", text)
-        if not parts or "".join(number + unit for number, unit in parts) != text:
-            self.fail(f"{text} is no time: give for example 90s, 5m or 2h.", param, ctx)
-        return max(1, sum(int(number) * _UNITS[unit] for number, unit in parts))
+    if value is None:
+        return None
+    parts = re.findall(r"(\d{1,6})([smhd])", value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise click.BadParameter(
+            f"{value} is no time: give for example 90s, 5m or 2h.", context, option
+        )
+    return max(1, sum(int(number) * _UNITS[unit] for number, unit in parts))
 
 
 @click.command(
@@ -44,7 +40,12 @@ A star marks the pod that leads now:
    orders-broker-1 replica | time=2026-11-29T12:00:00.514Z level=info …"""
 )
 @click.argument("group")
-@click.option("--since", type=Duration(), help="Not older than this, for example 10m or 2h.")
+@click.option(
+    "--since",
+    callback=_seconds,
+    metavar="TIME",
+    help="Not older than this, for example 10m or 2h.",
+)
 @click.option(
     "--tail",
     type=click.IntRange(0, 20_000),

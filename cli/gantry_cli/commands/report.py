@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,14 +97,14 @@ async def report(
             api,
             home,
             lambda text: click.echo(text, err=True),
-            taken_at=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            now=now,
             version=version("gantry"),
             operator_namespace=operator_namespace,
             limits=Limits(log_bytes=log_size * MIB, total_bytes=total * MIB),
         )
     data = packed(bundle)
     if target == STDOUT:
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.buffer.write(data)
     else:
         _write(target, data)
     click.echo(_told(bundle, target, len(data)), err=True)

@@ -62,7 +62,7 @@ CRD: Final = Kind(
 )
 NODE: Final = Kind("", "v1", "nodes", "Node")
 QUOTA: Final = Kind("", "v1", "resourcequotas", "ResourceQuota")
-JOB: Final = Kind("batch", "v1", "jobs", "Job")
+CERTIFICATE: Final = Kind("cert-manager.io", "v1", "certificates", "Certificate")
 _WEBHOOKS = "admissionregistration.k8s.io"
 VALIDATING: Final = Kind(
     _WEBHOOKS, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"

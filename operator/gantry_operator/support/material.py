@@ -17,6 +17,7 @@ from gantry_operator.api.errors import ApiError, Denied, NotFound, Unavailable
 from gantry_operator.api.kinds import (
     AUTOSCALER,
     BUDGET,
+    CERTIFICATE,
     CLAIM,
     CONFIG_MAP,
     CRD,
@@ -61,7 +62,7 @@ _LABELED: Final = (
     CLAIM,
 )
 """Kinds of which those with our label are read."""
-_OF_NAMESPACE: Final = (EVENT, QUOTA)
+_OF_NAMESPACE: Final = (EVENT, QUOTA, CERTIFICATE)
 _OF_CLUSTER: Final = (CRD, NODE, VALIDATING, MUTATING)
 
 
@@ -107,7 +108,8 @@ class Material(msgspec.Struct):
 
     def denied(self, kind: Kind) -> str:
         """The reason that a kind could not be read; empty if it was."""
-        return next((one.why for one in self.unread if one.what.startswith(kind.plural)), "")
+        lists = (kind.plural, f"{kind.plural} of namespace {self.namespace}")
+        return next((one.why for one in self.unread if one.what in lists), "")
 
 
 async def gather(

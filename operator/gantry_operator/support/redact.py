@@ -276,8 +276,9 @@ def _without_keys(text: str, note: Note) -> str:
     """Private keys: whole ones, and those of which the begin or the end is cut off."""
     if "PRIVATE KEY" not in text:
         return text
+    whole = text
     text = _WHOLE_KEY.sub(
-        lambda match: note(PRIVATE_KEY, lambda: text.count("\n", 0, match.start()) + 1), text
+        lambda match: note(PRIVATE_KEY, functools.partial(_line_at, whole, match.start(), 1)), text
     )
     lines = text.split("\n")
     number = 0
@@ -364,14 +365,18 @@ class _Pattern(msgspec.Struct, frozen=True):
             if not self.is_one(match):
                 continue
             begin, end = match.span(group)
-            count = functools.partial(text.count, "\n", 0, begin)
-            told = note(self.what, lambda count=count: count() + line)
+            told = note(self.what, functools.partial(_line_at, text, begin, line))
             if self.regex is _BLOCK:
-                told = f"{match['i']}  {told}{text[end - 1 : end].strip(' ')}"
+                last = "\n" if text[end - 1] == "\n" else ""
+                told = f"{match['i']}  {told}{last}"
             quote = _quote(text[begin:end]) if group else ""
             parts += [text[done:begin], quote, told, quote]
             done = end
         return "".join([*parts, text[done:]])
+
+
+def _line_at(text: str, at: int, first: int) -> int:
+    return text.count("\n", 0, at) + first
 
 
 def _lower(text: str) -> str:

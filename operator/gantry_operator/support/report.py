@@ -14,10 +14,13 @@ import msgspec
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import POD
 from gantry_operator.support.bundle import Bundle, Extras, LogText, build
+from gantry_operator.support.doctor import as_text, examine_all
 from gantry_operator.support.material import AT_ONCE, Material, gather, reason
 from gantry_operator.support.pod_logs import ContainerRun, last_bytes, runs_of
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from gantry_operator.api.protocol import SupportApi
     from gantry_operator.support.material import Tell
 
@@ -42,7 +45,7 @@ async def report(
     namespace: str,
     tell: Tell,
     *,
-    taken_at: str,
+    now: dt.datetime,
     version: str,
     operator_namespace: str = "",
     limits: Limits = Limits(),  # noqa: B008 -- frozen
@@ -54,7 +57,13 @@ async def report(
     """
     material = await gather(api, namespace, tell, operator_namespace=operator_namespace)
     logs, unread = await _logs(api, material, limits, tell)
-    extras = Extras(taken_at=taken_at, version=version, doctor="", unread=tuple(unread))
+    findings = as_text(examine_all(material, now))
+    extras = Extras(
+        taken_at=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        version=version,
+        doctor=findings or "There is no group.\n",
+        unread=tuple(unread),
+    )
     tell("Redacting")
     return await asyncio.to_thread(build, material, logs, extras, limits.total_bytes)
 

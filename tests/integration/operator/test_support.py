@@ -1,4 +1,4 @@
-"""`kubectl gantry report` and `logs` against a real operator and the local API server."""
+"""`kubectl gantry report`, `logs` and `doctor` against a real operator and the local API server."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_logs_of_a_group_in_one_order_of_time(
                 f"*orders-broker-0      master   | {clock}4Z event=d",
             ],
         )
-        assert "orders-broker-2: 400 Invalid: container of orders-broker-2 is waiting to start" in error
+        assert "orders-broker-2: 400 Invalid: container of orders-broker-2 is waiting" in error
         code, _, error = await gantry(world, "logs", "orders", "--since", "soon")
         assert code != 0
         assert "soon is no time: give for example 90s, 5m or 2h." in error
@@ -126,3 +126,30 @@ async def test_without_a_server_it_says_so(world: World, tmp_path: Path) -> None
     assert "The API server does not answer" in error
     assert "Traceback" not in error
     assert list(tmp_path.glob("r.tar.gz")) == []
+
+
+async def test_a_doctor_looks_at_a_running_group(world: World) -> None:
+    async with world.operator():
+        await world.up()
+        written = writes(world)
+        code, out, error = await gantry(world, "doctor", "orders")
+        assert (error, written) == ("", [])
+        assert code == 1, "no Deployment of an operator is in this cluster, and all are on one node"
+        lines = out.splitlines()
+        bad = [line.split()[1] for line in lines if line.startswith(("warn", "FAIL"))]
+        assert set(bad) == {"operator", "spread"}, out
+        assert "ok    crds        6 CRDs are those of this version." in lines
+        assert "ok    conditions  BrokerGroup orders: Healthy." in lines
+        assert "ok    volumes     3 volumes of BrokerGroup orders are bound." in lines
+        assert any("3 of 3 controllers are Ready, 2 are needed" in line for line in lines)
+        world.quorum.lagging.update({"orders-broker-1", "orders-broker-2"})
+        world.unready("orders-broker-1")
+        await world.until(lambda: not world.is_true("InSync"), "two lag")
+        code, out, _ = await gantry(world, "doctor", "-o", "json")
+        found = [json.loads(line) for line in out.splitlines()]
+        assert code == 2
+        (refused,) = [one for one in found if one["message"].startswith("Sends are refused")]
+        assert (refused["level"], refused["check"]) == ("fail", "replicas")
+        code, _, error = await gantry(world, "doctor", "nobody")
+        assert code != 0
+        assert "There is no group nobody in namespace default" in error

@@ -8,6 +8,7 @@ _operator = one_edit("gantry_operator")
 _REDACT = "unit/operator/test_redact.py::"
 _REPORT = "unit/operator/test_report.py::"
 _LOGS = "unit/operator/test_group_logs.py::"
+_DOCTOR = "unit/operator/test_doctor.py::test_what_is_amiss_is_told_with_what_to_do"
 _AREA = "support"
 
 
@@ -95,6 +96,62 @@ MUTANTS = (
         "self._ended.add(source.key)",
         "pass",
         f"{_LOGS}test_logs_are_followed_also_those_of_later_pods_and_lost_connections",
+    ),
+    _bug(
+        "lease-of-yesterday",
+        "an operator that has died counts as one that leads",
+        "support.checks_around:_lease",
+        "case.now - renewed > STALE_LEASE",
+        "False",
+        f"{_DOCTOR}[lease-stale]",
+    ),
+    _bug(
+        "fields-that-are-dropped",
+        "a CRD of an older version counts as well, and drops what is wished",
+        "support.checks_around:fields",
+        "found |= {here} | fields(part, here)",
+        "found |= {path}",
+        f"{_DOCTOR}[crd-older]",
+    ),
+    _bug(
+        "sends-are-refused-and-all-is-well",
+        "too few replicas in sync are told as one that lags",
+        "support.checks_group:replicas",
+        "if len(in_sync) < minimum:",
+        "if not in_sync:",
+        f"{_DOCTOR}[below-minimum]",
+    ),
+    _bug(
+        "quorum-on-a-node",
+        "nobody hears that one node takes the quorum along",
+        "support.checks_group:spread",
+        "2 * most > case.replicas",
+        "most > case.replicas",
+        f"{_DOCTOR}[quorum-on-one-node]",
+    ),
+    _bug(
+        "bound-is-enough",
+        "a volume that did not grow counts as well",
+        "support.checks_group:_claim",
+        "elif size and view.capacity and is_larger(size, view.capacity):",
+        "elif False:",
+        f"{_DOCTOR}[small]",
+    ),
+    _bug(
+        "restart-without-a-word",
+        "a container that is killed for want of memory again and again counts as well",
+        "support.checks_group:_restarted",
+        'if ended and case.age(ended.get("finishedAt")) < RECENT:',
+        "if False:",
+        f"{_DOCTOR}[restarted]",
+    ),
+    _bug(
+        "worst-finding-forgotten",
+        "a script goes on though something fails",
+        "support.doctor:exit_code",
+        "max(",
+        "min(",
+        f"{_DOCTOR}[no-master]",
     ),
     _bug(
         "one-log-takes-all-room",

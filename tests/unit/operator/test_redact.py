@@ -42,6 +42,7 @@ def text(value: str) -> str:
         pytest.param(f"password=[{KEY}", id="bracket"),
         pytest.param(f"password={{{KEY}}}", id="brace"),
         pytest.param(f"password: |\n  {KEY}\n\n  {KEY}\nnext: 1", id="block-of-yaml"),
+        pytest.param(f"password: |\n  x{KEY}", id="block-to-the-end"),
         pytest.param(f"- db.password: >-\n    {KEY}\n  next: 1", id="folded-in-a-list"),
         pytest.param(f'token = """\n{KEY}\n"""', id="lines-of-toml"),
         pytest.param(f'token = """\n{KEY}\n', id="lines-of-toml-cut"),
@@ -248,3 +249,8 @@ def test_nothing_around_a_secret_hides_it(
     clean = text(f"{before} {name}{separator}{secret} {after}")
     assert secret not in clean
     assert text(clean) == clean
+
+
+def test_of_a_block_at_the_end_of_a_text_nothing_is_left() -> None:
+    mark = "[redacted value with a secret-like name]"
+    assert text("a: 1\npassword: |\n  xyz") == f"a: 1\npassword: |\n  {mark}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import io
 import json
 import tarfile
@@ -32,6 +33,7 @@ from gantry_operator.support.report import LOG_BYTES_MIN, Limits, report, shares
 from gantry_protocol.errors import GantryError
 from unit.operator.fake_support import FakeSupport
 
+NOW = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)
 MIB = 1024 * 1024
 OPERATOR = {"app.kubernetes.io/name": "gantry", "app.kubernetes.io/component": "operator"}
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA0Z3VS5JJ\n-----END RSA PRIVATE KEY-----"
@@ -128,9 +130,7 @@ def a_cluster() -> FakeSupport:
 
 
 async def taken(api: FakeSupport, **facts: Any) -> Bundle:
-    return await report(
-        api, "mq", lambda _: None, taken_at="2026-11-29T12:00:00Z", version="0.1.0", **facts
-    )
+    return await report(api, "mq", lambda _: None, now=NOW, version="0.1.0", **facts)
 
 
 def listed(bundle: Bundle) -> Any:
