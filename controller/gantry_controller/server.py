@@ -153,8 +153,9 @@ class Controller:
             cluster_uid=settings.cluster_uid,
             node_id=settings.number,
             peers={peer.node_id: peer.contact for peer in settings.members},
-            founds=not settings.rejoin and not aside(self._log_directory),
-            join=settings.join,
+            founds=settings.founds and not settings.rejoin and not aside(self._log_directory),
+            join=settings.joins,
+            unnamed=settings.number if settings.named and not settings.is_named else None,
             priority=settings.election_priority,
             directory=self._log_directory,
             bind=settings.bind,
@@ -439,8 +440,11 @@ class Controller:
         if self.node.disk_hangs:
             silent_s = self.node.disk_silent_s
             return False, f"the disk has confirmed no write for {silent_s:.0f} s"
-        serving = "http" in self.ports
-        return serving, "serving" if serving else "starting"
+        if "http" not in self.ports:
+            return False, "starting"
+        if role_of(self.node.members, self.settings.number) == "none":
+            return False, "waiting to be taken in"
+        return True, "serving"
 
     def _token(self) -> str:
         """Read on each request, so that a rotated token takes effect; empty admits nobody."""

@@ -88,6 +88,14 @@ class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
         description="Found nothing: wait until a leader takes this node in (gantry controllers "
         "add). For a node with an empty directory whose quorum exists already.",
     )
+    quorum_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of members that the quorum has by now, where --peers names another "
+        "number of them: nodes from 1 to this one, of which those that --peers does not name join. "
+        "Such a quorum is not founded again. By default what a file quorum-size beside the "
+        "configuration file says, if there is one.",
+    )
     rejoin: bool = Field(
         default=False,
         description="Come back although the log here is damaged: its files are put aside, and this "
@@ -136,11 +144,11 @@ class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
 
     @model_validator(mode="after")
     def _must_be_a_member(self) -> Self:
-        members = parse_peers(self.peers) if self.peers else ()
-        number = self.number
-        if not self.join and members and number not in {peer.node_id for peer in members}:
+        members, number = self.named, self.number
+        if not self.joins and members and not self.is_named:
             raise ValueError(f"node {number} ({self.name}) is not among the peers {self.peers!r}")
-        if self.rejoin and not self.join and all(peer.node_id == number for peer in members):
+        is_lonely = self.founds and all(peer.node_id == number for peer in members)
+        if self.rejoin and not self.joins and is_lonely:
             raise ValueError(
                 f"node {number} ({self.name}) cannot rejoin, it has no peers to fill it: name them "
                 "with --peers, or start with --join as well; a quorum of one must restore its files"
@@ -161,10 +169,35 @@ class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
         return self.bind if self.advertise is None else self.advertise
 
     @property
+    def named(self) -> tuple[Peer, ...]:
+        """The members that ``peers`` names, ascending."""
+        return parse_peers(self.peers) if self.peers else ()
+
+    @property
+    def is_named(self) -> bool:
+        """Whether this node is one of them."""
+        return any(peer.node_id == self.number for peer in self.named)
+
+    @property
+    def founds(self) -> bool:
+        """Whether the members that ``peers`` names may found the quorum.
+
+        Once it has another size they may not: a member that lost its disk would be alone with what
+        is left of them, and found another quorum beside the one that goes on.
+        """
+        return self.quorum_size is None or self.quorum_size == max(len(self.named), 1)
+
+    @property
+    def joins(self) -> bool:
+        """Whether this node waits to be taken in by a quorum that exists."""
+        size = self.quorum_size or 0
+        return self.join or (bool(self.named) and not self.is_named and self.number <= size)
+
+    @property
     def members(self) -> tuple[Peer, ...]:
         """The founding members, ascending; this node is among them even if it joins."""
-        named = parse_peers(self.peers) if self.peers else ()
-        if any(peer.node_id == self.number for peer in named):
+        named = self.named
+        if self.is_named:
             return named
         own = Peer(
             node_id=self.number,
@@ -210,10 +243,11 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
 def members_of(settings: ControllerSettings, contacts: dict[NodeId, str]) -> dict[NodeId, Peer]:
     """The members that have these ``contacts`` (``node.contacts``), ascending.
 
-    Those that the settings name are taken from there. A contact that cannot be read is left out: it
+    Those that ``--peers`` names are taken from there. A contact that cannot be read is left out: it
     came from a log, and a member nobody can reach is shown by its absence.
     """
-    found = {peer.node_id: peer for peer in settings.members if peer.node_id in contacts}
+    stated = settings.named or settings.members
+    found = {peer.node_id: peer for peer in stated if peer.node_id in contacts}
     for node, contact in contacts.items():
         if node not in found:
             with contextlib.suppress(ValueError):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import click
 from gantry_controller.server import serve
 from gantry_controller.settings import ControllerSettings
-from gantry_protocol.process.config import settings_options
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.process.config import CONFIG_VARIABLE, settings_options
 
 from gantry_cli.process import run_process
+
+SIZE_FILE = "quorum-size"
+"""A file of its own, since an older program refuses what it does not know in the other one."""
 
 
 @click.command(
@@ -32,4 +39,27 @@ def controller(**flags: object) -> int:
     service requests. It ends on SIGTERM, and hands leadership over before. A data directory belongs
     to one member of one quorum. Operating a quorum, step by step: docs/controllers.md.
     """
-    return run_process("controller", ControllerSettings, serve, flags)
+    file = flags.get("config") or os.environ.get(CONFIG_VARIABLE)
+    size = _size_beside(str(file)) if file else None
+    return run_process(
+        "controller",
+        ControllerSettings,
+        serve,
+        flags,
+        otherwise=lambda _: {} if size is None else {"quorum_size": size},
+    )
+
+
+def _size_beside(file: str) -> str | None:
+    """The text of the file with the quorum's size beside a configuration file.
+
+    Raises:
+        ConfigError: it is there and cannot be read.
+    """
+    path = Path(file).with_name(SIZE_FILE)
+    try:
+        return path.read_text("utf-8").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The file {path} cannot be read: {error}.") from error

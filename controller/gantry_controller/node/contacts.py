@@ -20,7 +20,19 @@ def raft_address(contact: str) -> str | None:
     return None if match is None else f"{match.group(1)}:{match.group(2)}"
 
 
-def contacts(members: Membership, settings: dict[NodeId, str]) -> dict[NodeId, str]:
-    """The contact of each member, as far as one is known, ascending."""
-    stated = {**dict(members.addresses), **settings}
+def contacts(
+    members: Membership, settings: dict[NodeId, str], unnamed: NodeId | None = None
+) -> dict[NodeId, str]:
+    """The contact of each member, as far as one is known, ascending.
+
+    Args:
+        members: who takes part, and what the log says of where they are.
+        settings: what the settings say.
+        unnamed: the node whose contact there is only where it listens, since nobody named it; the
+            log's word on it goes before, which is what all others go by.
+    """
+    in_log = dict(members.addresses)
+    stated = {**in_log, **settings}
+    if unnamed in in_log:
+        stated[unnamed] = in_log[unnamed]
     return {node: stated[node] for node in members.nodes if node in stated}

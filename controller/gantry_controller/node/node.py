@@ -187,7 +187,7 @@ class RaftNode:
     @property
     def contacts(self) -> dict[NodeId, str]:
         """The addresses of the members, as far as this node knows."""
-        return contacts(self.members, self._options.peers)
+        return contacts(self.members, self._options.peers, self._options.unnamed)
 
     @property
     def log_file_bytes(self) -> int:

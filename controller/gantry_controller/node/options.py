@@ -52,6 +52,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
             (``rejoin``).
         join: found nothing: wait to be taken in by a quorum that exists; ``peers`` then only says
             where members are reached, this node at least.
+        unnamed: this node, if its contact in ``peers`` is only where it listens; see ``contacts``.
         priority: election priority (``raft.priority``).
         directory: of the write-ahead log; the caller holds its lock.
         bind: IP address to listen on.
@@ -76,6 +77,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     founds: bool = True
     join: bool = False
+    unnamed: NodeId | None = None
     priority: int = 0
     bind: str = "127.0.0.1"
     port: int = 0

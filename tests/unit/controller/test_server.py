@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gantry_controller import server
+from gantry_controller.raft.members import Membership
 from gantry_controller.raft.state import Role
 from gantry_controller.server import Controller
 from gantry_controller.settings import ControllerSettings
+from gantry_protocol.types import NodeId
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,10 +58,23 @@ async def test_a_node_whose_disk_hangs_is_not_ready(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller.ports["http"] = 1
+    monkeypatch.setattr(type(controller.node), "members", Membership((NodeId(1),)))
     assert controller._ready() == (True, "serving")
     monkeypatch.setattr(type(controller.node), "disk_hangs", True)
     monkeypatch.setattr(type(controller.node), "disk_silent_s", 3.2)
     assert controller._ready() == (False, "the disk has confirmed no write for 3 s")
+
+
+async def test_a_node_that_is_no_member_leads_nobody_anywhere(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no route: neither before it is taken in nor after it was taken out."""
+    controller.ports["http"] = 1
+    monkeypatch.setattr(type(controller.node), "members", Membership((NodeId(2),)))
+    assert controller._ready() == (False, "waiting to be taken in")
+    learning = Membership((NodeId(2),), (NodeId(1),))
+    monkeypatch.setattr(type(controller.node), "members", learning)
+    assert controller._ready() == (True, "serving")
 
 
 async def test_a_leader_that_ends_waits_for_nobody_for_long(

@@ -80,6 +80,38 @@ def test_ipv6_peer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "peers", "size", "joins", "founds"),
+    [
+        ("c-0", "1=h0", "1", False, True),
+        ("c-0", "1=h0", "3", False, False),  # alone it would found another quorum
+        ("c-1", "1=h0", "3", True, False),
+        ("c-2", "1=h0", "3", True, False),
+        ("c-0", THREE, "3", False, True),
+        ("c-0", THREE, "5", False, False),
+        ("c-4", THREE, "5", True, False),
+        ("c-0", THREE, "1", False, False),
+        ("c-2", THREE, "1", False, False),  # on its way out
+        ("c-0", "", "1", False, True),
+        ("c-0", "", "3", False, False),
+    ],
+)
+def test_a_quorum_of_another_size_founds_nothing_and_takes_in_who_is_new(
+    name: str, peers: str, size: str, joins: bool, founds: bool
+) -> None:
+    settings = load(name=name, peers=peers, quorum_size=size)
+    assert (settings.joins, settings.founds) == (joins, founds)
+
+
+def test_a_node_beyond_the_size_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match=r"node 4 .c-3. is not among the peers"):
+        load(name="c-3", peers="1=h0", quorum_size="3")
+
+
+def test_a_member_whose_log_is_damaged_rejoins_a_quorum_that_grew_out_of_it_alone() -> None:
+    assert load(name="c-0", peers="1=h0", quorum_size="3", rejoin="true").rejoin
+
+
+@pytest.mark.parametrize(
     ("environment", "part"),
     [
         ({"name": "c-7", "peers": THREE}, "node 8 .c-7. is not among the peers"),
