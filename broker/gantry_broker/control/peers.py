@@ -10,6 +10,10 @@ a controller of an older version does not know: while they are rolled out, other
 Both sides show the quorum's key before anything else is said; a process that has one says nothing
 to a controller that does not.
 
+Members of a quorum come and go: each answer says where all of them are, and they are dialled there
+(``core/whereabouts``). While nobody can be reached, the settings' controllers are dialled as well,
+and any pod behind their headless Service is asked.
+
 Every request ends exactly once, in an answer or an error. An error that means "nothing was sent" is
 hidden by asking the next controller; after an error that means "nobody knows" the caller decides.
 """
@@ -44,13 +48,18 @@ from gantry_protocol.remoting.key_requests import show_key
 from gantry_protocol.remoting.reads import REDIRECTS, served_by_followers
 
 from gantry_broker.control.core import order
+from gantry_broker.control.core.whereabouts import Whereabouts
 
 CONNECT_TIMEOUT_S = 1.0
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 1.0
-DISCOVER_EVERY_S = 5.0  # besides each connect and each "not leader"
+DISCOVER_EVERY_S = 1.0  # besides each connect and each "not leader"
+"""A new member may lead soon, and then takes whom it has not heard of for a time-out (2.5 s) for
+gone: by then it has to be connected."""
 DISCOVER_TIMEOUT_S = 1.0
-ASIDE_S = 5.0  # as often as everybody is asked who leads
+LOST_AFTER_S = 2.0  # without any connection
+LEAVE_LOOK_S, LEAVE_LOOKS = 0.05, 60  # at one that is no member any more, and owes answers
+ASIDE_S = 5.0
 NEWEST_SHARE = 0.25  # of the newest round trip in the smoothed one
 
 Done = Callable[[Outcome], None]
@@ -68,6 +77,7 @@ class _Peer:
         self.round_trip_s = math.inf
         self.aside_until_s = -math.inf
         self.said = ""  # why it is not spoken to, as the log has it
+        self.task: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> bool:
@@ -86,7 +96,7 @@ class ControllerPeers:
     """Connections to all controllers.
 
     Args:
-        addresses: ``host:port`` of each controller.
+        addresses: ``host:port`` of each controller when this process was started.
         connected: called with an address whenever a connection is made, so that the first
             heartbeat can follow at once.
         key: shown to each controller, which shows it, too.
@@ -105,9 +115,12 @@ class ControllerPeers:
         self.reads_by_leader = self.reads_by_follower = self.reads_moved = 0
         self.disbelieved = 0
         self._key = key
+        self._whereabouts = Whereabouts(tuple(addresses))
         self._peers = [_Peer(address) for address in addresses]
         self._connected = connected
         self._tasks: list[asyncio.Task[None]] = []
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._started = False
         self._turn = 0
 
     @property
@@ -115,15 +128,23 @@ class ControllerPeers:
         """Controllers that are connected now."""
         return sum(peer.connected for peer in self._peers)
 
+    @property
+    def dialled(self) -> tuple[str, ...]:
+        """The addresses of those that it connects to."""
+        return tuple(peer.address for peer in self._peers)
+
     def start(self) -> None:
         """Connect to every controller, and again whenever a connection ends."""
+        self._started = True
         for peer in self._peers:
-            self._tasks.append(keep(self._keep(peer), f"controller-{peer.address}"))
+            self._dial(peer)
         self._tasks.append(keep(self._discover_now_and_then(), "who-leads"))
 
     async def stop(self) -> None:
         """Close everything; calls that wait get ``ConnectionClosed``."""
-        tasks, self._tasks = self._tasks, []
+        self._started = False
+        dialling = [peer.task for peer in self._peers if peer.task is not None]
+        tasks, self._tasks = [*self._tasks, *dialling, *self._leaving], []
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -247,12 +268,20 @@ class ControllerPeers:
         peer.leads = False
         self._discover()
 
-    # ---- who leads
+    # ---- who leads, and who takes part
 
     async def _discover_now_and_then(self) -> None:
+        loop = asyncio.get_running_loop()
+        connected_s = loop.time()
         while True:
             await asyncio.sleep(DISCOVER_EVERY_S)
             self._discover()
+            if self.connections:
+                connected_s = loop.time()
+            elif loop.time() - connected_s >= LOST_AFTER_S:
+                self._settle(self._whereabouts.lost())
+                for address in self._whereabouts.services():
+                    await self._ask_once(address)
 
     def _discover(self) -> None:
         for peer in self._peers:
@@ -270,14 +299,61 @@ class ControllerPeers:
             peer.leads = False
             if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
                 peer.took(loop.time() - asked_s)
-                with suppress(HeaderError):
-                    peer.leads = from_ext(GetMetadataResponseHeader, outcome.ext).is_leader
+                peer.leads = self._learn(outcome)
 
         with suppress(Busy, ConnectionClosed):
             command = request(RequestCode.CONTROLLER_GET_METADATA_INFO)
             client.call_nowait(command, learned, DISCOVER_TIMEOUT_S)
 
+    def _learn(self, answer: RemotingCommand) -> bool:
+        """Take in who takes part; whether who says so leads."""
+        try:
+            header = from_ext(GetMetadataResponseHeader, answer.ext)
+        except HeaderError:
+            return False
+        self._settle(self._whereabouts.heard(header.peers, leads=header.is_leader))
+        return header.is_leader
+
+    async def _ask_once(self, address: str) -> None:
+        """Ask whoever is behind an address that may be any controller's; it is not kept."""
+        client = RemotingClient(member_tls=self._key.tls)
+        try:
+            await client.connect(address, CONNECT_TIMEOUT_S)
+            await show_key(client, self._key, CONNECT_TIMEOUT_S)
+            command = request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+            self._learn(await client.call(command, DISCOVER_TIMEOUT_S))
+        except (RemotingError, ConfigError) as error:
+            _log.debug("controllers cannot be asked", address=address, reason=error)
+        finally:
+            client.close()
+
     # ---- connections
+
+    def _settle(self, now: Whereabouts) -> None:
+        """Dial who has come, and leave who has gone."""
+        before, self._whereabouts = self._whereabouts, now
+        if set(now.dialled) == set(before.dialled) or not self._started:
+            return
+        for peer in [peer for peer in self._peers if peer.address not in now.dialled]:
+            self._peers.remove(peer)
+            self._leave(peer)
+        for address in now.dialled:
+            if address not in self.dialled:
+                self._peers.append(peer := _Peer(address))
+                self._dial(peer)
+        _log.info("controllers changed", addresses=list(self.dialled))
+
+    def _dial(self, peer: _Peer) -> None:
+        peer.task = keep(self._keep(peer), f"controller-{peer.address}")
+
+    def _leave(self, peer: _Peer) -> None:
+        """Ask it nothing more, and hang up when it has answered."""
+        assert peer.task is not None, "it was dialled"
+        peer.task.cancel()
+        if peer.client is not None and peer.connected:
+            task = keep(_hang_up(peer.client), f"leave-{peer.address}")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     async def _keep(self, peer: _Peer) -> None:
         """Connect, wait for the end, connect again; the wait grows and has jitter."""
@@ -288,6 +364,9 @@ class ControllerPeers:
             try:
                 await client.connect(peer.address, CONNECT_TIMEOUT_S)
                 await show_key(client, self._key, CONNECT_TIMEOUT_S)
+            except asyncio.CancelledError:
+                client.close()  # nobody knows of it yet
+                raise
             except (RemotingError, ConfigError) as error:
                 self._not_connected(peer, error)
             else:
@@ -322,6 +401,17 @@ def _cannot_answer(outcome: Outcome) -> bool:
 
 def _code(outcome: Outcome) -> int | None:
     return outcome.code if isinstance(outcome, RemotingCommand) else None
+
+
+async def _hang_up(client: RemotingClient) -> None:
+    """Close a connection once nothing is owed on it, or time is up."""
+    try:
+        for _ in range(LEAVE_LOOKS):
+            if client.closed or not client.pending_calls:
+                break
+            await asyncio.sleep(LEAVE_LOOK_S)
+    finally:
+        client.close()
 
 
 def _set(event: asyncio.Event, _client: RemotingClient) -> None:

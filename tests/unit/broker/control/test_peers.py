@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import pytest
 from gantry_broker.control.peers import ControllerPeers
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import RequestTimeout
+from gantry_protocol.hosts import HOSTS_VARIABLE
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
@@ -206,3 +210,88 @@ async def test_who_stops_leaves_no_connection_behind() -> None:
         assert peers.connections == 3
         await peers.stop()
         assert peers.connections == 0
+
+
+class Members:
+    """Controllers that say who takes part, and that the first of those that run leads."""
+
+    def __init__(self) -> None:
+        self.running: list[tuple[str, RemotingServer]] = []
+        self.said: list[str] = []
+        self.lead = True
+
+    async def add(self) -> str:
+        at = len(self.running)
+        server = RemotingServer(lambda conn, command: self._answer(at, command))
+        address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+        self.running.append((address, server))
+        self.said.append(address)
+        return address
+
+    def _answer(self, at: int, command: RemotingCommand) -> RemotingCommand:
+        leads = "true" if self.lead and self.running[at][0] == self.said[0] else "false"
+        members = "".join(f"n{n}:{address};" for n, address in enumerate(self.said, start=1))
+        return reply(command, ext={"group": "g", "isLeader": leads, "peers": members})
+
+
+@asynccontextmanager
+async def members(count: int) -> AsyncIterator[tuple[Members, ControllerPeers]]:
+    """So many run, and the first of them is in the settings."""
+    quorum = Members()
+    addresses = [await quorum.add() for _ in range(count)]
+    peers = ControllerPeers(addresses[:1], lambda: None)
+    peers.start()
+    try:
+        yield quorum, peers
+    finally:
+        await peers.stop()
+        for _, server in quorum.running:
+            await server.stop(0)
+
+
+async def test_members_that_come_are_connected_to_and_those_that_go_are_left() -> None:
+    async with members(1) as (quorum, peers):
+        await eventually(lambda: peers.connections == 1, "the one in the settings")
+        await quorum.add()
+        await quorum.add()
+        await eventually(lambda: peers.connections == 3, "two came")
+        gone = quorum.said.pop(0)
+        await eventually(lambda: gone not in peers.dialled, "the leader's word takes one away")
+        await eventually(lambda: peers.connections == 2, "the others stay")
+        server = dict(quorum.running)[gone]
+        await eventually(lambda: not server.connections, "nothing is left at who went")
+
+
+async def test_a_follower_that_is_behind_takes_nobody_away() -> None:
+    async with members(3) as (quorum, peers):
+        await eventually(lambda: peers.connections == 3, "all three")
+        quorum.lead = False
+        del quorum.said[1:]
+        heard = [peer.round_trip_s for peer in peers._peers]
+        await eventually(
+            lambda: all(p.round_trip_s != h for p, h in zip(peers._peers, heard, strict=True)),
+            "each has said so",
+        )
+        assert peers.connections == 3
+
+
+async def test_a_process_whose_controllers_all_went_finds_the_others_behind_their_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings name a pod that is gone; the Service of its StatefulSet has another one."""
+    quorum = Members()
+    address = await quorum.add()
+    port = address.rpartition(":")[2]
+    pods = [f"q-{n}.q.mq.svc" for n in range(2)]
+    quorum.said[:] = [f"{pods[1]}:{port}", f"{pods[0]}:{port}"]
+    hosts = tmp_path / "hosts"
+    hosts.write_text(json.dumps({pods[1]: "127.0.0.1", "q.mq.svc": "127.0.0.1"}))
+    monkeypatch.setenv(HOSTS_VARIABLE, str(hosts))
+    peers = ControllerPeers([f"{pods[0]}:{port}"], lambda: None)
+    peers.start()
+    try:
+        await eventually(lambda: peers.connections == 1, "it is found")
+        assert f"{pods[1]}:{port}" in peers.dialled
+    finally:
+        await peers.stop()
+        await quorum.running[0][1].stop(0)
