@@ -133,6 +133,9 @@ TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
 QUORUM_KEY: Final = "key"
 """Entry of the Secret that holds the key of a quorum; see `quorum_secret`."""
 CONFIG_KEY: Final = "gantry.toml"
+QUORUM_SIZE_KEY: Final = "quorum-size"
+"""Entry of the ConfigMap of controllers, a file beside the other one: how many members there are,
+where that is not as many as founded the quorum."""
 TIER_KEYS: Final = ("accessKeyId", "secretAccessKey", "sessionToken")
 """Entries of the Secret that `spec.tier.credentialsSecret` names; the last one may be missing."""
 

@@ -48,12 +48,13 @@ def broker_objects(
     fronts: bool = False,
     knows_fronts: bool = True,
     claim_size: str = "",
+    addressed: int | None = None,
 ) -> list[Manifest]:
     """All objects of a broker group, in the order in which they are applied.
 
     Args:
         group: the wish.
-        controllers: the quorum it refers to; brokers dial all of its pods.
+        controllers: the quorum it refers to.
         image: the default image.
         replicas: how many pods there are to be now. It differs from the wish while scaling down,
             which is a decision of the plan and not of the builder.
@@ -62,6 +63,8 @@ def broker_objects(
         fronts: whether the cluster has a FrontGroup, so that fronts read and append at the store.
         knows_fronts: whether the image serves fronts; without, they pass everything on to it.
         claim_size: that of a live claim template with less than is wished; else empty.
+        addressed: how many controllers pods are told of, which ask those for all others; by default
+            as many as are wished.
     """
     name = names.broker_statefulset(group.metadata.name)
     component = names.BROKER
@@ -85,6 +88,7 @@ def broker_objects(
                 door=door and group.spec.has_door,
                 store=fronts and knows_fronts,
                 shards=shards,
+                addressed=addressed or controllers.spec.replicas,
             ),
             replicas,
             claim_size,
@@ -123,11 +127,12 @@ def _workload(
     door: bool,
     store: bool,
     shards: int | None,
+    addressed: int,
 ) -> pods.Workload:
     keys = tier_keys(group.spec.tier)
     image = group.spec.image or image
     addresses = names.controllers(
-        controllers.metadata.name, controllers.spec.replicas, controllers.metadata.namespace
+        controllers.metadata.name, addressed, controllers.metadata.namespace
     )
     of_group = (
         *_hosted(group.metadata.name, shards),

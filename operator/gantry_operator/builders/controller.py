@@ -37,6 +37,9 @@ def controller_objects(
     operator_namespace: str = "",
     cluster_uid: str = "",
     claim_size: str = "",
+    replicas: int | None = None,
+    founders: int | None = None,
+    size: int | None = None,
 ) -> list[Manifest]:
     """All objects of a quorum but its Secrets, in the order in which they are applied.
 
@@ -46,11 +49,17 @@ def controller_objects(
         operator_namespace: where the operator's pods are; see `controller_policy`.
         cluster_uid: the identity of the quorum; by default what the spec gives, else its own uid.
         claim_size: as of brokers.
+        replicas: how many pods there are to be now; by default as many as are wished.
+        founders: how many of them founded the quorum; by default all.
+        size: how many members there may be, which pods are told of when they start; by default as
+            many as founded it.
     """
+    replicas = group.spec.replicas if replicas is None else replicas
+    founders = replicas if founders is None else founders
     name = names.controller_statefulset(group.metadata.name)
     component = names.CONTROLLER
     return [
-        _config(group, name),
+        _config(group, name, replicas, None if size == founders else size),
         services.headless(group, component, name, PORTS),
         services.cluster_ip(
             group, component, names.nameserver_service(group.metadata.name), CLIENT_PORTS
@@ -58,7 +67,7 @@ def controller_objects(
         services.disruption_budget(group, component, name),
         *controller_policy(group, operator_namespace),
         pods.statefulset(
-            group, _workload(group, image, cluster_uid), group.spec.replicas, claim_size
+            group, _workload(group, image, cluster_uid, founders), replicas, claim_size
         ),
     ]
 
@@ -78,20 +87,22 @@ def quorum_secret(group: ControllerGroup, name: str, data: Mapping[str, str]) ->
     return secret | {"type": "Opaque", "data": dict(data)}
 
 
-def _config(group: ControllerGroup, name: str) -> Manifest:
-    namespace, replicas = group.metadata.namespace, group.spec.replicas
+def _config(group: ControllerGroup, name: str, replicas: int, size: int | None) -> Manifest:
+    namespace, staying = group.metadata.namespace, min(replicas, group.spec.replicas)
+    told = {} if size is None else {names.QUORUM_SIZE_KEY: str(size)}
     service = names.nameserver_service(group.metadata.name)
     return config_map(
         group,
         names.CONTROLLER,
         name,
         group.spec.config,
-        controllers=names.controllers(group.metadata.name, replicas, namespace),
+        controllers=names.controllers(group.metadata.name, staying, namespace),
         nameserver=f"{service}.{namespace}.svc:{names.NAMESERVER_PORT}",
+        **told,
     )
 
 
-def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Workload:
+def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: int) -> pods.Workload:
     meta = group.metadata
     uid = cluster_uid or group.spec.cluster_uid or meta.uid
     return pods.Workload(
@@ -100,7 +111,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Work
         image=group.spec.image or image,
         env=(
             *pods.POD_ENV,
-            pods.value("GANTRY_PEERS", names.peers(meta.name, group.spec.replicas, meta.namespace)),
+            pods.value("GANTRY_PEERS", names.peers(meta.name, founders, meta.namespace)),
             pods.value(CLUSTER_UID, uid),
             pods.value("GANTRY_ADMIN_TOKEN_FILE", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
             pods.QUORUM_KEY_FILE,

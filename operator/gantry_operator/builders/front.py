@@ -24,20 +24,24 @@ BY_SPEC = "spec"
 BY_AUTOSCALER = "autoscaler"
 
 
-def front_objects(group: FrontGroup, controllers: ControllerGroup, *, image: str) -> list[Manifest]:
+def front_objects(
+    group: FrontGroup, controllers: ControllerGroup, *, image: str, addressed: int | None = None
+) -> list[Manifest]:
     """All objects of a front group, in the order in which they are applied.
 
     Args:
         group: the wish.
-        controllers: the quorum of the cluster; fronts dial all of its pods.
+        controllers: the quorum of the cluster.
         image: the default image.
+        addressed: as of brokers.
     """
+    addressed = addressed or controllers.spec.replicas
     name = names.front_deployment(group.metadata.name)
     return [
         _service(group, name),
         services.disruption_budget(group, names.FRONT, name),
         *front_policy(group),
-        _deployment(group, controllers, name, group.spec.image or image),
+        _deployment(group, controllers, name, group.spec.image or image, addressed),
         *([_autoscaler(group, name)] if group.spec.autoscaling.enabled else ()),
     ]
 
@@ -74,7 +78,9 @@ def _service(group: FrontGroup, name: str) -> Manifest:
     return sealed(service)
 
 
-def _deployment(group: FrontGroup, controllers: ControllerGroup, name: str, image: str) -> Manifest:
+def _deployment(
+    group: FrontGroup, controllers: ControllerGroup, name: str, image: str, addressed: int
+) -> Manifest:
     """The pods: a new one is Ready before an old one ends.
 
     Without `replicas` where an autoscaler sets them: an apply that named them would undo it.
@@ -103,7 +109,7 @@ def _deployment(group: FrontGroup, controllers: ControllerGroup, name: str, imag
             group,
             names.FRONT,
             containers=[
-                pods.led_on(_container(group, controllers, image))
+                pods.led_on(_container(group, controllers, image, addressed))
                 | {"volumeMounts": [secret.as_mount() for secret in secrets]}
             ],
             volumes=[secret.as_volume() for secret in secrets],
@@ -115,9 +121,11 @@ def _deployment(group: FrontGroup, controllers: ControllerGroup, name: str, imag
     return sealed(deployment)
 
 
-def _container(group: FrontGroup, controllers: ControllerGroup, image: str) -> Manifest:
+def _container(
+    group: FrontGroup, controllers: ControllerGroup, image: str, addressed: int
+) -> Manifest:
     meta = controllers.metadata
-    addresses = names.controllers(meta.name, controllers.spec.replicas, meta.namespace)
+    addresses = names.controllers(meta.name, addressed, meta.namespace)
     return pods.container(
         names.FRONT,
         image=image,

@@ -27,7 +27,8 @@ class ControllerGroupSpec(Model):
         default=3,
         description=(
             "Number of controllers: 1, 3 or 5. 3 survive the loss of one, 5 of two, 1 of none. "
-            "Default 3; cannot change after creation."
+            "Members come and go one at a time, and nothing restarts; see Change the size of the "
+            "quorum. Default 3."
         ),
     )
     image: str | None = Field(
@@ -113,11 +114,6 @@ class ControllerGroupSpec(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "self.replicas == oldSelf.replicas",
-            "replicas is fixed at creation, because the members of the quorum are: set it back, "
-            "and create a new ControllerGroup for another size",
-        ),
-        Rule(
             "has(self.clusterUid) == has(oldSelf.clusterUid)"
             " && (!has(self.clusterUid) || self.clusterUid == oldSelf.clusterUid)",
             "clusterUid is fixed at creation, because the volumes are marked with it: set it back; "
@@ -142,6 +138,16 @@ class LeaderStatus(Model):
     term: int = Field(description="Raft term in which it leads.")
 
 
+class QuorumMember(Model):
+    """A member of the quorum, as its leader last said."""
+
+    node_id: int = Field(description="Raft id of the member; that of pod 0 is 1.")
+    name: str = Field(description="Name of the member's pod.")
+    role: Literal["Voter", "Learner"] = Field(
+        description="Voter, or Learner: it is being filled and does not vote yet."
+    )
+
+
 class ControllerGroupStatus(Model):
     """The operator's observations; they could be rebuilt from the world if they were lost."""
 
@@ -160,6 +166,14 @@ class ControllerGroupStatus(Model):
     ready: str = Field(default="", description="Ready pods of wished pods, for example 3/3.")
     leader: LeaderStatus | None = Field(
         default=None, description="The leader, as the quorum last reported it."
+    )
+    members: tuple[QuorumMember, ...] = Field(
+        default=(),
+        description="The members of the quorum, as its leader last said.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["nodeId"],
+        },
     )
     cluster_uid: str | None = Field(
         default=None, description="Identity under which the controllers run."

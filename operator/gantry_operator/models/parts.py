@@ -64,6 +64,7 @@ _IDENTITY = (
     "peers",
     "pod_uid",
     "quorum_key_file",
+    "quorum_size",
     "raft_port",
     "rejoin",
     "remoting_port",

@@ -134,13 +134,6 @@ def accept_controller_group(
         return _refused(Reason.IMMUTABLE_FIELD, changed)
     if identity is not None and identity.refused:
         return _refused(Reason.VOLUMES_UNCLEAR, identity.refused)
-    existing = statefulset["spec"].get("replicas") if statefulset is not None else None
-    if existing is not None and existing != group.spec.replicas:
-        return _refused(
-            Reason.IMMUTABLE_FIELD,
-            f"spec.replicas is fixed at creation: set it back to {existing}, and create a new "
-            "ControllerGroup for another size.",
-        )
     return _settle(refusals)
 
 

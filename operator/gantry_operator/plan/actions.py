@@ -208,14 +208,30 @@ class ScaleDown(Action, frozen=True, kw_only=True):
 
     Attributes:
         manager: in whose name.
+        number: of a controller whose pod goes; dropped if it takes part in the quorum.
     """
 
     disruptive: ClassVar[bool] = True
     manifest: Body
     manager: str = names.FIELD_MANAGER
+    number: int | None = None
     master_epoch: int | None = None
     sync_state_set: tuple[int, ...] = ()
     shards: tuple[Counted, ...] = ()
+
+
+class ChangeMembers(Action, frozen=True, kw_only=True):
+    """Ask the quorum's leader to change its members, or to hand leadership over.
+
+    Attributes:
+        number: the member that is added, promoted, removed, or is to lead.
+        address: where one that is added is reached.
+    """
+
+    disruptive: ClassVar[bool] = True
+    change: Literal["add", "promote", "remove", "transfer"]
+    number: int
+    address: str = ""
 
 
 class DeleteStatefulSet(Action, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ from gantry_operator.plan.growth import (
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
+from gantry_operator.plan.quorum_size import addressed_size
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import all_groups, born, known_groups, present_groups
 from gantry_operator.plan.shrink import hosted_now, shrink_status, shrink_steps, shrinking
@@ -245,6 +246,9 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         fronts=seen.fronts,
         knows_fronts=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_FRONTS),
         claim_size=template_size(group.spec.storage, _statefulset(seen), seen.volumes or ()),
+        addressed=addressed_size(
+            seen.controllers.metadata.name, seen.meta.namespace, _statefulset(seen)
+        ),
     )
 
 

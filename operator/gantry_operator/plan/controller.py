@@ -5,18 +5,27 @@ A pure function of the observation and the time, like the plan for a BrokerGroup
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.builders import controller_objects
 from gantry_operator.models import Condition, ControllerGroupStatus
-from gantry_operator.models.controller_group import LeaderStatus
+from gantry_operator.models.controller_group import LeaderStatus, QuorumMember
 from gantry_operator.plan.acceptance import Acceptance, accept_controller_group
-from gantry_operator.plan.actions import Action, CheckAgain, EmitEvent, EnsureSecret, WriteStatus
+from gantry_operator.plan.actions import (
+    Action,
+    ChangeMembers,
+    CheckAgain,
+    DeletePod,
+    EmitEvent,
+    EnsureSecret,
+    ScaleDown,
+    WriteStatus,
+)
 from gantry_operator.plan.additions import report_additions
-from gantry_operator.plan.broker_steps import may_tell_crash, taking_in
+from gantry_operator.plan.broker_steps import PlanStep, may_tell_crash, taking_in
 from gantry_operator.plan.conditions import Conditions, crashing, find
 from gantry_operator.plan.controller_steps import caught_up, leader_pod, roll_controllers
 from gantry_operator.plan.crashes import crash_loop, crash_words
@@ -38,6 +47,14 @@ from gantry_operator.plan.growth import (
 )
 from gantry_operator.plan.headline import headline
 from gantry_operator.plan.objects import ensure, surplus
+from gantry_operator.plan.quorum_size import (
+    SizeStep,
+    founding_size,
+    next_step,
+    size_to_tell,
+    told_size,
+    voting,
+)
 from gantry_operator.plan.reasons import GROWTH, Reason
 from gantry_operator.plan.turns import with_check
 from gantry_operator.plan.volumes import Identity, identity, marks
@@ -46,9 +63,14 @@ from gantry_operator.plan.workload import workload
 if TYPE_CHECKING:
     import datetime as dt
 
-    from gantry_operator.plan.broker_steps import PlanStep
-    from gantry_operator.plan.observed import ControllerObserved
+    from gantry_protocol.admin import PeerView, QuorumView
 
+    from gantry_operator.builders import Manifest
+    from gantry_operator.models import ControllerGroup
+    from gantry_operator.plan.observed import Body, ControllerObserved
+    from gantry_operator.plan.workload import Workload
+
+_ROLES: dict[str, Literal["Voter", "Learner"]] = {"voter": "Voter", "learner": "Learner"}
 STEP_CHECK_S = 2.0
 UNSETTLED_CHECK_S = 5.0
 
@@ -58,27 +80,29 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
     finalizer = keep_quorum_finalizer(seen)
     if seen.meta.deletion_timestamp is not None and not is_held(seen):
         return [*finalizer]  # garbage collection removes what it owns
-    statefulset = seen.objects.get(("StatefulSet", names.controller_statefulset(seen.meta.name)))
+    statefulset = _statefulset(seen)
     known = identity(seen.group, statefulset, seen.claims) if seen.group is not None else None
     accepted = accept_controller_group(seen.group, seen.invalid, statefulset, seen.refusals, known)
     actions: list[Action] = [*finalizer]
-    step, growth = None, NOTHING
+    step, growth, voters = None, NOTHING, voting(seen.quorum)
     if _acts(seen, accepted):
         assert seen.group is not None, "an accepted resource has been parsed"
         assert known is not None, "as above"
         # Before the pods that mount them.
         actions += [EnsureSecret(name=name) for name in seen.missing_secrets]
-        wished = controller_objects(
-            seen.group,
-            image=seen.image,
-            operator_namespace=seen.operator_namespace,
-            cluster_uid=known.uid,
-            claim_size=template_size(seen.group.spec.storage, statefulset, seen.volumes or ()),
-        )
+        load = workload(statefulset, seen.pods)
+        may_step = load is not None and load.revision is not None and accepted.accepted
+        sizing = _sizing(seen, seen.group, load) if load is not None else None
+        if load is not None and may_step:
+            rolling = roll_controllers(seen.quorum, load, voters)
+            step, sizing = _first(seen.group, load, rolling, sizing, voters)
+        replicas = load.replicas if load is not None else seen.group.spec.replicas
+        starts = may_step and sizing is not None and sizing.change == "start"
+        wished = _objects(seen, seen.group, known, replicas + starts)
         actions += ensure(wished, seen.objects)
         actions += surplus(seen.meta.uid, wished, seen.objects)
-        actions += marks(seen, known.uid, seen.claims) if statefulset is not None else ()
-        load = workload(statefulset, seen.pods)
+        if load is not None and load.replicas == seen.group.spec.replicas and sizing is None:
+            actions += marks(seen, known.uid, seen.claims, voters)
         growth = grow(
             seen,
             seen.group.spec.storage,
@@ -88,11 +112,11 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
             last=_leaders(seen),
         )
         actions += growth.claims
-        if load is not None and load.revision is not None and accepted.accepted:
-            step = roll_controllers(seen.quorum, load)
-            if step is None and growth.restart:
-                waiting = with_outdated(load, growth.restart)
-                step = as_growth(roll_controllers(seen.quorum, waiting))
+        if load is not None and may_step and sizing is not None and step is None:
+            step = _as_step(seen, seen.group, known, load, sizing)
+        if load is not None and may_step and step is None and growth.restart:
+            waiting = with_outdated(load, growth.restart)
+            step = as_growth(roll_controllers(seen.quorum, waiting, voters))
         step = step or taking_in(actions, load) or growth.step
     status = _status(seen, accepted, step, known, now, grown=growth.extent)
     body = status.to_object()
@@ -103,6 +127,93 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
         actions.append(EmitEvent(type="Normal", reason=step.reason, note=step.message))
         actions.append(step.action)
     return with_check(seen.image_wait, actions + _check_again(status, step))
+
+
+def _statefulset(seen: ControllerObserved) -> Body | None:
+    return seen.objects.get(("StatefulSet", names.controller_statefulset(seen.meta.name)))
+
+
+def _objects(
+    seen: ControllerObserved, group: ControllerGroup, known: Identity, replicas: int
+) -> list[Manifest]:
+    statefulset = _statefulset(seen)
+    founders = _founders(seen, group)
+    return controller_objects(
+        group,
+        image=seen.image,
+        operator_namespace=seen.operator_namespace,
+        cluster_uid=known.uid,
+        claim_size=template_size(group.spec.storage, statefulset, seen.volumes or ()),
+        replicas=replicas,
+        founders=founders,
+        size=founders
+        if statefulset is None
+        else size_to_tell(replicas, seen.quorum, _told(seen, founders)),
+    )
+
+
+def _founders(seen: ControllerObserved, group: ControllerGroup) -> int:
+    known = founding_size(seen.meta.name, seen.meta.namespace, _statefulset(seen))
+    return known or group.spec.replicas
+
+
+def _told(seen: ControllerObserved, founders: int) -> int:
+    name = names.controller_statefulset(seen.meta.name)
+    return told_size(seen.objects.get(("ConfigMap", name)), founders)
+
+
+def _sizing(seen: ControllerObserved, group: ControllerGroup, load: Workload) -> SizeStep | None:
+    name = names.controller_statefulset(seen.meta.name)
+    return next_step(
+        group.spec.replicas,
+        load,
+        seen.quorum,
+        _told(seen, _founders(seen, group)),
+        lambda number: names.pod(name, number - 1),
+    )
+
+
+def _first(
+    group: ControllerGroup,
+    load: Workload,
+    rolling: PlanStep | None,
+    sizing: SizeStep | None,
+    voters: int | None,
+) -> tuple[PlanStep | None, SizeStep | None]:
+    """Of a rolling update and a change of the size the one that goes first, without the other.
+
+    What has begun is ended first: a member that waits to be taken in is not Ready, so a rolling
+    update would wait for it. A dead pod is replaced all the same, since its new template may be
+    what cures it.
+    """
+    if rolling is None or sizing is None:
+        return rolling, sizing
+    deed = rolling.action
+    dead = isinstance(deed, DeletePod) and deed.only_if_dead
+    begun = voters not in (None, load.replicas) or load.replicas > group.spec.replicas
+    if dead or (sizing.change == "wait" and deed is not None) or not begun:
+        return rolling, None
+    return None, sizing
+
+
+def _as_step(
+    seen: ControllerObserved,
+    group: ControllerGroup,
+    known: Identity,
+    load: Workload,
+    sizing: SizeStep,
+) -> PlanStep:
+    name, number = names.controller_statefulset(seen.meta.name), sizing.number
+    action: Action | None = None
+    if sizing.change == "stop":
+        fewer = _objects(seen, group, known, load.replicas - 1)[-1]
+        action = ScaleDown(manifest=fewer, number=number)
+    elif sizing.change == "add":
+        address = names.pod_host(name, number - 1, seen.meta.namespace)
+        action = ChangeMembers(change="add", number=number, address=address)
+    elif sizing.change in ("promote", "remove", "transfer"):
+        action = ChangeMembers(change=sizing.change, number=number)
+    return PlanStep(Reason.CHANGING_SIZE, sizing.message, action, stalled=sizing.stalled)
 
 
 def _leaders(seen: ControllerObserved) -> tuple[str, ...]:
@@ -139,6 +250,7 @@ def _status(
             "ready_replicas": ready,
             "ready": f"{ready}/{wished}",
             "leader": old.leader if isinstance(seen.quorum, Unreachable) else _leader(seen),
+            "members": old.members if voting(seen.quorum) is None else _members(seen),
             "cluster_uid": known.uid if known and known.uid else old.cluster_uid,
             "summary": headline(
                 conditions,
@@ -153,15 +265,27 @@ def _status(
 
 def _extents(seen: ControllerObserved, ready: str) -> dict[str, str]:
     extents: dict[str, str] = {Reason.STARTING: ready}
-    load = workload(
-        seen.objects.get(("StatefulSet", names.controller_statefulset(seen.meta.name))), seen.pods
-    )
+    load = workload(_statefulset(seen), seen.pods)
     if load is not None:
         extents[Reason.ROLLING_UPDATE] = load.replaced()
     if not isinstance(seen.quorum, Unreachable):
         count = len(caught_up(seen.quorum, seen.pods))
-        extents[Reason.REPLICA_CATCHING_UP] = f"{count}/{len(seen.quorum.peers)}"
+        extents[Reason.REPLICA_CATCHING_UP] = f"{count}/{len(_voters(seen.quorum))}"
+    if voting(seen.quorum) is not None and seen.group is not None:
+        extents[Reason.CHANGING_SIZE] = f"{voting(seen.quorum)}/{seen.group.spec.replicas}"
     return extents
+
+
+def _voters(quorum: QuorumView) -> list[PeerView]:
+    return [peer for peer in quorum.peers if peer.role == "voter"]
+
+
+def _members(seen: ControllerObserved) -> tuple[QuorumMember, ...]:
+    assert not isinstance(seen.quorum, Unreachable), "the caller has checked"
+    return tuple(
+        QuorumMember(node_id=peer.id, name=peer.name, role=_ROLES.get(peer.role, "Learner"))
+        for peer in seen.quorum.peers
+    )
 
 
 def _leader(seen: ControllerObserved) -> LeaderStatus | None:
@@ -205,7 +329,7 @@ def _quorum(conditions: Conditions, seen: ControllerObserved) -> None:
         conditions.set("Available", "False", Reason.NO_LEADER, text)
     else:
         conditions.set("Available", "True", Reason.LEADER_ELECTED, f"{leader.name} leads.")
-    wished = len(seen.quorum.peers)
+    wished = len(_voters(seen.quorum))
     count = len(caught_up(seen.quorum, seen.pods))
     text = f"{count} of {wished} controllers are caught up."
     if count >= wished:

@@ -29,14 +29,16 @@ LAG_ENTRIES = 1000
 milliseconds for the rest."""
 
 
-def roll_controllers(quorum: QuorumView | Unreachable, load: Workload) -> PlanStep | None:
+def roll_controllers(
+    quorum: QuorumView | Unreachable, load: Workload, voters: int | None = None
+) -> PlanStep | None:
     """Rule: outdated controllers are replaced one by one, the leader last.
 
     A pod without a running process is replaced first and at any time: it votes for nothing, and
     its log stays on its volume. Any other only goes while the leader sees enough other voters
     caught up, counting the leaving one out, so that one more fault still leaves a majority where
     the size allows it. The leader is asked anew on every step, so a change of leader in the middle
-    is honoured.
+    is honoured. While the size changes there are fewer or more ``voters`` than pods.
     """
     outdated = load.outdated()
     if not outdated:
@@ -56,17 +58,19 @@ def roll_controllers(quorum: QuorumView | Unreachable, load: Workload) -> PlanSt
     if unready is not None:
         text = f"Waiting to replace pods: {unready.name} is not Ready yet."
         return PlanStep(Reason.ROLLING_UPDATE, text, stalled=True)
-    return _replace_next(quorum, load, outdated)
+    return _replace_next(quorum, load, outdated, load.replicas if voters is None else voters)
 
 
-def _replace_next(quorum: QuorumView, load: Workload, outdated: tuple[PodView, ...]) -> PlanStep:
+def _replace_next(
+    quorum: QuorumView, load: Workload, outdated: tuple[PodView, ...], voters: int
+) -> PlanStep:
     leader = leader_pod(quorum, load.pods)
     if load.replicas > 1 and leader is None:
         text = "Waiting to replace pods: the quorum has no leader that is one of its pods."
         return PlanStep(Reason.ROLLING_UPDATE, text, stalled=True)
     pod = min(outdated, key=lambda p: (p == leader, p.ready, -(p.ordinal or 0)))
     others = caught_up(quorum, load.pods) - {pod.name}
-    needed = required_others(load.replicas)
+    needed = required_others(voters)
     if len(others) < needed:
         text = (
             f"Waiting to replace {pod.name}: {len(others)} other controllers are caught up and "
@@ -91,17 +95,28 @@ def required_others(replicas: int) -> int:
 
 
 def caught_up(quorum: QuorumView, pods: tuple[PodView, ...]) -> frozenset[str]:
-    """Names of the pods that the leader itself says are connected and caught up; it included.
+    """Names of the pods of voters that the leader says are connected and caught up; it included.
 
     Only the leader knows; a follower's view counts nobody.
     """
+    return _caught_up(quorum, pods, "voter")
+
+
+def filled_learners(quorum: QuorumView, pods: tuple[PodView, ...]) -> frozenset[str]:
+    """The same of learners, who may vote then."""
+    return _caught_up(quorum, pods, "learner")
+
+
+def _caught_up(quorum: QuorumView, pods: tuple[PodView, ...], role: str) -> frozenset[str]:
     if quorum.leader_id != quorum.node_id:
         return frozenset()
     known = {pod.name for pod in pods if not pod.terminating}
     return frozenset(
         name
         for peer in quorum.peers
-        if (name := _pod_name(peer, pods)) in known and _is_caught_up(peer, quorum)
+        if peer.role == role
+        and (name := _pod_name(peer, pods)) in known
+        and _is_caught_up(peer, quorum)
     )
 
 

@@ -62,7 +62,16 @@ _KEPT_BACK = frozenset(
 """Steps that are wanted, and not under way."""
 _TOLD = frozenset({"StatefulSet", "Deployment", "Service", "NetworkPolicy", "CronJob"})
 Kind = Literal[
-    "Apply", "Remove", "Declare", "Start", "Move", "Restart", "ScaleDown", "Leave", "Grow"
+    "Apply",
+    "Remove",
+    "Declare",
+    "Start",
+    "Move",
+    "Restart",
+    "ScaleDown",
+    "Members",
+    "Leave",
+    "Grow",
 ]
 
 
@@ -220,6 +229,8 @@ def _described(
             yield Step("Declare", f"Lead clients to {action.declaration.address}.")
         case act.DeletePod():
             yield _of_restart(before, following, action, gap_ms)
+        case act.ChangeMembers():
+            yield Step("Members", _of_members(action))
         case act.Elect() | act.ElectEach():
             moves = tuple(_moves(before, following))
             text = ", ".join(
@@ -251,6 +262,17 @@ def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) ->
         yield Step("Start", f"Start {', '.join(started)}.", pods=started)
     elif kind == "Deployment" and action.exists:
         yield Step("Restart", "Replace the fronts one by one; a new one is Ready before each.")
+
+
+def _of_members(action: act.ChangeMembers) -> str:
+    """A change of the quorum, for people; nothing of it keeps a message waiting."""
+    text = {
+        "add": f"Fill controller {action.number}, which does not vote yet.",
+        "promote": f"Let controller {action.number} vote.",
+        "remove": f"Take controller {action.number} out of the quorum.",
+        "transfer": f"Let controller {action.number} lead the quorum.",
+    }[action.change]
+    return f"{text} Sends go on."
 
 
 def _of_restart(before: Observed, following: Observed, action: act.DeletePod, gap_ms: int) -> Step:

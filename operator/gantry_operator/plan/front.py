@@ -25,6 +25,7 @@ from gantry_operator.plan.front_steps import (
     keep_fronts_finalizer,
 )
 from gantry_operator.plan.objects import ensure, surplus
+from gantry_operator.plan.quorum_size import addressed_size
 from gantry_operator.plan.turns import with_check
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def plan_front_group(seen: FrontObserved, now: dt.datetime) -> list[Action]:
 
 def _objects(seen: FrontObserved, group: FrontGroup) -> list[Manifest]:
     assert seen.controllers is not None, "an accepted resource has controllers"
-    return front_objects(group, seen.controllers, image=seen.image)
+    known = addressed_size(seen.cluster, seen.meta.namespace, seen.deployment)
+    return front_objects(group, seen.controllers, image=seen.image, addressed=known)
 
 
 def _keeping_replicas(seen: FrontObserved, action: ApplyObject) -> ApplyObject:

@@ -29,6 +29,7 @@ _ENDING: dict[str, str] = {
 _WORDS: dict[str, str] = {
     Reason.ROLLING_UPDATE: "Rolling",
     Reason.REPLACING_FRONTS: "Rolling",
+    Reason.CHANGING_SIZE: "Changing size",
     Reason.UNSAFE_SCALE_DOWN: "Not scaled down",
     Reason.UNSAFE_HIBERNATION: "Not hibernated",
     Reason.VOLUME_EXPANSION_REFUSED: "Volumes not grown",

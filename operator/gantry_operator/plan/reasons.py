@@ -120,6 +120,10 @@ class Reason(StrEnum):
         "RollingUpdate",
         "Pods are replaced one by one, the master (or the leader) last.",
     )
+    CHANGING_SIZE = (
+        "ChangingSize",
+        "The quorum gets more or fewer members, one at a time, while those who stay are well.",
+    )
     REPLACING_FRONTS = (
         "ReplacingFronts",
         "Fronts are replaced one by one; a new one is Ready before an old one ends.",

@@ -79,7 +79,7 @@ def after(seen: Observed, action: act.Action, rolls: Rolls) -> Observed:
     if isinstance(seen, BrokerObserved):
         return _after_of_brokers(seen, action, rolls)
     if isinstance(seen, ControllerObserved):
-        return _after_of_controllers(seen, action)
+        return _after_of_controllers(seen, action, rolls)
     return _after_of_fronts(seen, action)
 
 
@@ -337,8 +337,16 @@ def _gone(view: Any, pod_uid: str) -> Any:
 # Controllers
 
 
-def _after_of_controllers(seen: ControllerObserved, action: act.Action) -> ControllerObserved:
+def _after_of_controllers(
+    seen: ControllerObserved, action: act.Action, rolls: Rolls
+) -> ControllerObserved:
     match action:
+        case act.ScaleDown(manifest=manifest):
+            left = _applied(seen, manifest, rolls)
+            pods = (p for p in seen.pods if (p.ordinal or 0) < manifest["spec"]["replicas"])
+            return replace(left, pods=tuple(pods))
+        case act.ChangeMembers() if isinstance(seen.quorum, QuorumView):
+            return replace(seen, quorum=_with_members(seen, seen.quorum, action))
         case act.EnsureSecret():
             left = tuple(name for name in seen.missing_secrets if name != action.name)
             return replace(seen, missing_secrets=left)
@@ -351,6 +359,28 @@ def _after_of_controllers(seen: ControllerObserved, action: act.Action) -> Contr
             )
             return replace(seen, claims=claims)
     return seen
+
+
+def _with_members(
+    seen: ControllerObserved, quorum: QuorumView, action: act.ChangeMembers
+) -> QuorumView:
+    """A change of members that succeeds; a learner is filled at once."""
+    number = action.number
+    if action.change == "transfer":
+        update = {"leader_id": number, "node_id": number, "term": quorum.term + 1}
+        return quorum.model_copy(update=update)
+    peers = [peer for peer in quorum.peers if peer.id != number]
+    if action.change != "remove":
+        peer = PeerView(
+            id=number,
+            name=names.pod(names.controller_statefulset(seen.meta.name), number - 1),
+            address=SOMEWHERE,
+            role="learner" if action.change == "add" else "voter",
+            match_index=quorum.commit_index,
+            last_contact_ms=0,
+        )
+        peers = sorted((*peers, peer), key=lambda peer: peer.id)
+    return quorum.model_copy(update={"peers": peers})
 
 
 def _new_quorum(seen: ControllerObserved) -> QuorumView:

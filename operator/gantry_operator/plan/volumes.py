@@ -46,14 +46,15 @@ def identity(
 
     The volumes' word is taken if all of those that say anything say the same, if the quorum has the
     same size, and if they are a majority: with fewer, the log's newest entries may be on those that
-    are missing. A claim without a mark decides nothing; the controller on it looks by itself.
+    are missing. A claim without a mark decides nothing; the controller on it looks by itself. Nor
+    does one that is left of a member that was taken out, which says that the quorum was larger.
     """
     if group.spec.cluster_uid:
         return Identity(group.spec.cluster_uid)
     running = setting(statefulset, CLUSTER_UID) if statefulset is not None else None
     if running:
         return Identity(running)
-    marked = [claim for claim in claims if claim.quorum]
+    marked = _of_members([claim for claim in claims if claim.quorum])
     if not marked:
         return Identity(group.metadata.uid)
     found = sorted({(claim.quorum, claim.size) for claim in marked})
@@ -78,21 +79,36 @@ def identity(
     return Identity(uid)
 
 
+def _of_members(marked: list[ClaimView]) -> list[ClaimView]:
+    """Without those whose numbers the quorum has outgrown downwards."""
+    return [
+        claim
+        for claim in marked
+        if not any(
+            other.quorum == claim.quorum and 0 < other.size <= (claim.ordinal or 0)
+            for other in marked
+        )
+    ]
+
+
 def marks(
-    seen: ControllerObserved, uid: str, claims: tuple[ClaimView, ...]
+    seen: ControllerObserved, uid: str, claims: tuple[ClaimView, ...], voters: int | None
 ) -> tuple[MarkClaim, ...]:
-    """Rule: a claim carries the identity of the quorum whose controller runs on it.
+    """Rule: a claim carries the identity of the quorum whose controller runs on it, and its size.
 
     Safe because only a Ready pod counts: its process has opened the volume under this identity, so
-    the volume is the quorum's.
+    the volume is the quorum's. A size that is marked changes only by the leader's word that there
+    are as many `voters`.
     """
     assert seen.group is not None, "an accepted resource has been parsed"
     size = seen.group.spec.replicas
     ready: dict[int | None, PodView] = {pod.ordinal: pod for pod in seen.pods if pod.ready}
     return tuple(
         MarkClaim(name=claim.name, uid=claim.uid, quorum=uid, size=size)
-        for claim in claims
-        if claim.ordinal in ready and (claim.quorum, claim.size) != (uid, size)
+        for claim in sorted(claims, key=lambda claim: claim.ordinal or 0)
+        if claim.ordinal in ready
+        and (claim.quorum, claim.size) != (uid, size)
+        and (claim.quorum != uid or voters == size)
     )
 
 

@@ -126,15 +126,21 @@ class ReportedQuorum:
         if unseen is not None:
             return unseen
         leader = status.leader
+        pods = {pod.name: pod for pod in self._pods(CONTROLLER_GROUP.kind, self._name)}
+        # The status of an operator that does not tell of members yet: all pods are.
+        members = [(member.node_id, member.name, member.role) for member in status.members] or [
+            ((pod.ordinal or 0) + 1, name, "Voter") for name, pod in pods.items()
+        ]
         peers = [
             PeerView(
-                id=(pod.ordinal or 0) + 1,
-                name=pod.name,
-                address=pod.ip or "",
-                match_index=0 if pod.ready else None,
-                last_contact_ms=0 if pod.ready else None,
+                id=number,
+                name=name,
+                address=(pods[name].ip or "") if name in pods else "",
+                role=role.lower(),
+                match_index=0 if name in pods and pods[name].ready else None,
+                last_contact_ms=0 if name in pods and pods[name].ready else None,
             )
-            for pod in self._pods(CONTROLLER_GROUP.kind, self._name)
+            for number, name, role in members
         ]
         leads = next((p.id for p in peers if leader is not None and p.name == leader.pod), None)
         return QuorumView(

@@ -43,7 +43,12 @@ from gantry_operator.plan.observed import (
     Refusal,
 )
 from gantry_operator.reconcile import departed
-from gantry_operator.reconcile.checks import elect_each, still_to_delete, still_to_scale
+from gantry_operator.reconcile.checks import (
+    change_members,
+    elect_each,
+    still_to_delete,
+    still_to_scale,
+)
 from gantry_operator.reconcile.events import post_event
 from gantry_operator.reconcile.reread import is_referred_to, live, reread, target_of
 
@@ -185,10 +190,12 @@ class Applier:
                 | act.ElectEach()
                 | act.DeletePod()
                 | act.ScaleDown()
+                | act.ChangeMembers()
                 | act.DeleteStatefulSet()
             ):
                 outcome.dropped = await self._disrupt(key, seen, action, self._admin(key, seen))
                 outcome.disruption = "" if outcome.dropped else type(action).__name__
+                outcome.again |= isinstance(action, act.ChangeMembers) and not outcome.dropped
                 _log.info(
                     "step dropped" if outcome.dropped else "step taken",
                     **_facts(key, action),
@@ -306,7 +313,12 @@ class Applier:
         self,
         key: Key,
         seen: Observed,
-        action: act.Elect | act.ElectEach | act.DeletePod | act.ScaleDown | act.DeleteStatefulSet,
+        action: act.Elect
+        | act.ElectEach
+        | act.DeletePod
+        | act.ScaleDown
+        | act.ChangeMembers
+        | act.DeleteStatefulSet,
         admin: Admin,
     ) -> str:
         """Carries out a disruptive action; a text says why it was dropped instead."""
@@ -336,6 +348,8 @@ class Applier:
                     return changed
                 written = await self._api.apply(STATEFULSET, manifest, manager=manager)
                 self._cache.put(STATEFULSET, written)
+            case act.ChangeMembers():
+                return await self._outdated(key, seen) or await change_members(admin, action)
             case act.DeleteStatefulSet(name=name, uid=uid):
                 await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)
                 await reread(self._api, self._cache, STATEFULSET, key.namespace, name)

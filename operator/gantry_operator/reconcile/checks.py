@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache
-    from gantry_operator.plan.actions import DeletePod, Elect, ScaleDown
+    from gantry_operator.plan.actions import ChangeMembers, DeletePod, Elect, ScaleDown
 
 _log = log.get("checks")
 
@@ -54,7 +54,26 @@ async def still_to_delete(
 
 async def still_to_scale(admin: Admin, group: str, action: ScaleDown) -> str:
     """Empty, or why the StatefulSet is not to be scaled down any more."""
+    if action.number is not None:
+        quorum = await admin.view()
+        if not isinstance(quorum, QuorumView) or quorum.leader_id != quorum.node_id:
+            return "the quorum's leader cannot be asked any more"
+        if action.number in {peer.id for peer in quorum.peers}:
+            return f"controller {action.number} takes part in the quorum"
     return await _changed(admin, group, action)
+
+
+async def change_members(admin: Admin, action: ChangeMembers) -> str:
+    """Asks for the change; empty, or why the leader refuses it, which the next plan starts from.
+
+    Raises:
+        QuorumUnreachableError: no leader answers; the change may have been made.
+    """
+    try:
+        await admin.change_members(action.change, action.number, action.address)
+    except AdminRefusedError as error:
+        return str(error)
+    return ""
 
 
 async def elect_each(admin: Admin, elections: tuple[Elect, ...]) -> str:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import PodView
 
 MAX_CONTROLLERS = 5
-Settled = dict[tuple[str, str], dict[str, str]]
+Settled = dict[tuple[str, str], dict[str, tuple[str, int]]]
 
 
 class Claims:
-    """ReadOnlyApi claims; remembers, by ControllerGroup and claim, with which pod it was settled.
+    """ReadOnlyApi claims; remembers with which pod, and of how many, a controller's was settled.
 
     Args:
         api: where they are read.
@@ -56,7 +56,7 @@ class Claims:
         """The claims, as far as a plan needs them.
 
         Before there is a StatefulSet (`running` is false) that is every claim that exists; later
-        those of Ready pods on which no mark was seen yet.
+        those of Ready pods on which no mark of this size was seen yet.
 
         Raises:
             ApiError: the API server did not say whether one exists.
@@ -79,11 +79,12 @@ class Claims:
         ready = {pod.ordinal: pod.uid for pod in pods if pod.ready}
         result = []
         for ordinal, name in enumerate(claim_names(meta.name, group.spec.replicas)):
-            if ordinal not in ready or settled.get(name) == ready[ordinal]:
+            known = ready.get(ordinal, ""), group.spec.replicas
+            if ordinal not in ready or settled.get(name) == known:
                 continue
             claim = await self._read(meta.namespace, name)
-            if claim is not None and claim.quorum:
-                settled[name] = ready[ordinal]
+            if claim is not None and claim.quorum and claim.size == group.spec.replicas:
+                settled[name] = known
             if claim is not None:
                 result.append(claim)
         return tuple(result)

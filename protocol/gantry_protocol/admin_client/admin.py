@@ -6,7 +6,7 @@ since a plan has to decide what to do without one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlencode
 
 from pydantic import ValidationError
@@ -24,6 +24,7 @@ from gantry_protocol.admin import (
     FrontsView,
     GroupDeclaration,
     GroupView,
+    MemberRequest,
     MovesView,
     QueueMapsView,
     QueuesWish,
@@ -34,6 +35,7 @@ from gantry_protocol.admin import (
     RuleWish,
     SecretCheck,
     SecretCheckView,
+    TransferRequest,
     UserWish,
 )
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
@@ -52,6 +54,9 @@ from gantry_protocol.admin_topics import (
 
 if TYPE_CHECKING:
     from gantry_protocol.admin_client.quorum import Quorum
+
+
+MemberChange = Literal["add", "promote", "remove", "transfer"]
 
 
 class Admin:
@@ -105,6 +110,20 @@ class Admin:
             return Unreachable(f"No controller of {self.quorum.name} answers.")
         newest = max(view.term for view in views)
         return max(views, key=lambda v: (v.term == newest and v.leader_id == v.node_id, v.term))
+
+    async def change_members(self, change: MemberChange, number: int, address: str = "") -> None:
+        """Adds a learner, lets it vote, takes a member out, or hands leadership over to one."""
+        members = "/v1/quorum/members"
+        if change == "add":
+            body = MemberRequest(node=number, address=address).to_json()
+            await self.quorum.ask_leader("POST", members, body)
+        elif change == "promote":
+            await self.quorum.ask_leader("POST", f"{members}/{number}/promote")
+        elif change == "remove":
+            await self.quorum.ask_leader("DELETE", f"{members}/{number}")
+        else:
+            body = TransferRequest(target=number).to_json()
+            await self.quorum.ask_leader("POST", "/v1/quorum/transfer", body)
 
     async def declare(self, name: str, declaration: GroupDeclaration) -> None:
         """Says what a group is to be like."""

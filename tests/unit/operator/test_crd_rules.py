@@ -241,7 +241,6 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
         ("controllergroup", "metadata.name must", quorum(name=name), None)
         for name in ("9", "a" * 42)
     ),
-    ("controllergroup", "replicas is fixed", quorum(replicas=5), quorum()),
     ("controllergroup", "clusterUid is fixed", quorum(clusterUid="u"), quorum()),
     ("controllergroup", "clusterUid is fixed", quorum(), quorum(clusterUid="u")),
     ("controllergroup", "clusterUid is fixed", quorum(clusterUid="v"), quorum(clusterUid="u")),

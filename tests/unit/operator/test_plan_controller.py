@@ -140,14 +140,6 @@ def test_an_existing_secret_is_never_written() -> None:
     assert of_type(planned(controller_world()), EnsureSecret) == []
 
 
-def test_a_changed_size_is_refused_and_nothing_is_applied() -> None:
-    seen = changed(controller_world(), group=controllers(replicas=5))
-    status, reason, message = told(seen, "Accepted")
-    assert (status, reason) == ("False", "ImmutableFieldChanged")
-    assert "set it back to 3" in message
-    assert of_type(planned(seen), ApplyObject) == []
-
-
 CONDITIONS = [
     pytest.param(controller_world(), "Available", "True", "LeaderElected", id="serving"),
     pytest.param(controller_world(), "FullyReplicated", "True", "AllInSync", id="full"),
