@@ -27,6 +27,15 @@ def _shard(group: str) -> str:
     return "" if names.resource_of(group) == group else group
 
 
+def _founders(pod: Json | None) -> int:
+    """The number of members that a pod of controllers was told of."""
+    if pod is None:
+        return 3
+    (container,) = [c for c in pod["spec"]["containers"] if c["name"] == names.CONTROLLER]
+    env = {entry["name"]: entry.get("value", "") for entry in container["env"]}
+    return len(env["GANTRY_PEERS"].split(","))
+
+
 class FakeQuorum:
     """One HTTP server that leads every quorum."""
 
@@ -43,6 +52,11 @@ class FakeQuorum:
         self._lost: set[str] = set()
         self.log: list[str] = []  # what the operator asked for, in order
         self.leaderless = False
+        self.voters: set[int] = set()  # those that the first pod names found the quorum
+        self.learners: set[int] = set()
+        self.leader = 1
+        self.term = 2
+        self.silent: set[int] = set()  # members that the leader does not hear
         self.frozen = asyncio.Event()  # set: as after SIGSTOP, connections open and nothing comes
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
         self._changed: set[str] = set()
@@ -137,6 +151,8 @@ class FakeQuorum:
         match request.method, path:
             case "GET", ["quorum"]:
                 return web.json_response(self._quorum())
+            case _, ["quorum", *change]:
+                return self._change(request.method, change, body)
             case "GET", ["watch"]:
                 return await self._watch(request)
             case "PUT", ["groups", cluster, name]:
@@ -210,27 +226,58 @@ class FakeQuorum:
         return web.json_response(self.view(name))
 
     def _quorum(self) -> Json:
+        pods = self.pods(names.CONTROLLER, "gantry")
+        if not self.voters:
+            self.voters = set(range(1, _founders(pods[0] if pods else None) + 1))
+        name = "gantry-controller-{}".format
+        there = {(names.ordinal(pod["metadata"]["name"]) or 0) + 1 for pod in pods}
+        living = ((self.voters | self.learners) & (there | {1, 2, 3})) - self.silent
+        if self.leader not in self.voters and living & self.voters:
+            self.leader, self.term = min(living & self.voters), self.term + 1
         peers = [
             {
-                "id": n + 1,
-                "name": f"gantry-controller-{n}",
+                "id": n,
+                "name": name(n - 1),
                 "address": "",
-                "matchIndex": 9,
-                "lastContactMs": 1,
+                "role": "voter" if n in self.voters else "learner",
+                "matchIndex": 9 if n in living else None,
+                "lastContactMs": 1 if n in living else None,
             }
-            for n in range(3)
+            for n in sorted(self.voters | self.learners)
         ]
         return {
             "clusterUid": "x",
-            "nodeId": 1,
-            "name": "gantry-controller-0",
-            "term": 2,
+            "nodeId": self.leader,
+            "name": name(self.leader - 1),
+            "term": self.term,
             "role": "leader",
-            "leaderId": 1,
+            "leaderId": self.leader,
             "commitIndex": 9,
             "appliedIndex": 9,
             "peers": peers,
         }
+
+    def _change(self, method: str, path: list[str], body: Json) -> web.Response:
+        """Members change as the leader of a real quorum lets them."""
+        match method, path:
+            case "POST", ["transfer"] if body["target"] in self.voters:
+                self.leader, self.term = body["target"], self.term + 1
+                self.log.append(f"transfer {self.leader}")
+            case "POST", ["members"] if body["node"] not in self.voters | self.learners:
+                self.learners.add(body["node"])
+                self.log.append(f"add {body['node']} {body['address']}")
+            case "POST", ["members", number, "promote"] if int(number) in self.learners:
+                self.learners.remove(int(number))
+                self.voters.add(int(number))
+                self.log.append(f"promote {number}")
+            case "DELETE", ["members", number] if int(number) in self.voters | self.learners:
+                self.voters.discard(int(number))
+                self.learners.discard(int(number))
+                self.log.append(f"remove {number}")
+            case _:
+                answer = {"error": "REFUSED", "message": f"{method} {path} {body}"}
+                return web.json_response(answer, status=409)
+        return web.json_response(self._quorum())
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
