@@ -124,11 +124,4 @@ FIXED = [
     pytest.param(
         "controllergroup", {"storage": {"className": "new"}}, FIXED_STORAGE, id="Raft log"
     ),
-    pytest.param(
-        "controllergroup",
-        {"replicas": 5},
-        "replicas is fixed at creation, because the members of the quorum are: set it back, and "
-        "create a new ControllerGroup for another size",
-        id="larger quorum",
-    ),
 ]

@@ -143,6 +143,8 @@ class FakeQuorum:
         path = request.match_info["path"].split("/")
         if path[0] == "clusters" and path[2] in ROUTES:
             return await self.metadata.serve(request)
+        if path[0] == "quorum" and path[1:]:
+            return self._change(request.method, path[1:], body)
         return await self._answer(request, path, body)
 
     async def _answer(
@@ -151,8 +153,6 @@ class FakeQuorum:
         match request.method, path:
             case "GET", ["quorum"]:
                 return web.json_response(self._quorum())
-            case _, ["quorum", *change]:
-                return self._change(request.method, change, body)
             case "GET", ["watch"]:
                 return await self._watch(request)
             case "PUT", ["groups", cluster, name]:

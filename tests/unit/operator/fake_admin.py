@@ -36,6 +36,9 @@ class FakeAdmin:
     async def declare(self, name: str, declaration: Any) -> None:
         self._enter("declare", name, declaration.replicas)
 
+    async def change_members(self, change: str, number: int, address: str = "") -> None:
+        self._enter(change, number, *([address] if address else ()))
+
     async def fronts(self) -> Any:
         return self.leads
 

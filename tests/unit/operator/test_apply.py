@@ -328,6 +328,54 @@ async def test_scaling_down_takes_a_last_look_too(world: World) -> None:
     assert world.cache.get(STATEFULSET, "mq", "orders-broker") is not None
 
 
+UNLED = [quorum(leader=None), quorum(leader=2), Unreachable("x")]
+
+
+@pytest.mark.parametrize("known", [quorum(0, 0, 0), *UNLED])
+async def test_the_pod_of_a_controller_stays_while_it_takes_part(world: World, known: Any) -> None:
+    """Or while nobody can say that it does not."""
+    action = act.ScaleDown(manifest=manifest("StatefulSet", "orders-broker"), number=3)
+    world.admin.quorum = known
+    assert (await world.apply(action)).dropped
+    assert world.api.calls == []
+    world.admin.quorum = quorum(0, 0)
+    assert (await world.apply(action)).disruption == "ScaleDown"
+
+
+CHANGES: list[tuple[act.ChangeMembers, str]] = [
+    (act.ChangeMembers(change="add", number=4, address="q-3.q.mq.svc"), "add 4 q-3.q.mq.svc"),
+    (act.ChangeMembers(change="promote", number=4), "promote 4"),
+    (act.ChangeMembers(change="remove", number=4), "remove 4"),
+    (act.ChangeMembers(change="transfer", number=1), "transfer 1"),
+]
+
+
+@pytest.mark.parametrize(("action", "asked"), CHANGES)
+async def test_members_change_by_request_and_are_looked_at_at_once(
+    world: World, action: act.ChangeMembers, asked: str
+) -> None:
+    outcome = await world.apply(action)
+    assert world.admin.asked == [asked]
+    assert outcome.again
+    assert outcome.disruption == "ChangeMembers"
+
+
+async def test_a_change_of_members_that_the_leader_refuses_is_no_failure(world: World) -> None:
+    """It has changed since it was looked at; the next plan starts from what is."""
+    sentence = "Learner 4 may not vote yet: its disk is new."
+    world.admin.failure["promote"] = AdminRefusedError(409, "REFUSED", sentence)
+    outcome = await world.apply(act.ChangeMembers(change="promote", number=4))
+    assert sentence in outcome.dropped
+    assert not outcome.again
+    assert outcome.failure is None
+
+
+async def test_no_member_is_taken_out_for_a_wish_that_was_taken_back(world: World) -> None:
+    world.resource(generation=99)
+    assert (await world.apply(act.ChangeMembers(change="remove", number=4))).dropped
+    assert world.admin.asked == []
+
+
 @pytest.mark.parametrize("changed", [{"generation": 99}, {"uid": "another"}])
 async def test_no_pod_is_stopped_for_a_wish_that_was_taken_back(
     world: World, changed: dict[str, Any]
