@@ -1,8 +1,10 @@
 """One controller process: every part made, joined, started and stopped in order.
 
 The data directory belongs to one node of one quorum; anything else in it is refused before anything
-is written. The Raft node starts first, since every other part asks it; readiness means that the
-ports are served, not that there is a quorum (pods of a quorum must find each other to make one).
+is written. The Raft node starts first, since every other part asks it. Readiness means that the
+ports are served, not that there is a quorum; but clients are led to no process that is no member,
+as far as it knows, nor to one with a log that has heard no leader since it started: it may have been
+taken out.
 """
 
 import asyncio
@@ -94,6 +96,7 @@ class Controller:
         self.machine = MetadataStateMachine()
         self._read_contacts: dict[NodeId, str] = {}
         self._read_members: dict[NodeId, Peer] = {}
+        self._has_been_led = False
         self.member_tls = MemberTls(settings, [CONTROLLER])
         self.key = KeyFile(settings.quorum_key_file, self.member_tls)
         self.tls = Tls(settings)
@@ -320,6 +323,7 @@ class Controller:
         return self._is_leading() and self.live_settings.notify_role_changes
 
     def _role_changed(self) -> None:
+        self._has_been_led |= self.node.leader_id is not None
         leading = self._is_leading()
         self.watchman.role_changed(leading=leading)
         self.imports.role_changed(leading=leading)
@@ -444,6 +448,8 @@ class Controller:
             return False, "starting"
         if role_of(self.node.members, self.settings.number) == "none":
             return False, "waiting to be taken in"
+        if self.node.term > 0 and not self._has_been_led:
+            return False, "waiting for a leader"
         return True, "serving"
 
     def _token(self) -> str:

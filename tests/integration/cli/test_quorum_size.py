@@ -137,6 +137,8 @@ async def test_one_grows_to_five_and_back_while_a_producer_sends(cluster: CliClu
             await asyncio.to_thread(resize, cluster, size)
             assert sender.acknowledged > before
             assert (await asyncio.to_thread(lives, cluster, "controller")).items() <= five.items()
+        # Those who come now have been members before, and the log of that time.
+        await asyncio.to_thread(resize, cluster, 3)
         await asyncio.sleep(6)
         known = await asyncio.to_thread(cluster.wait_until, settled)
     assert not sender.failed, sender.failed[0]

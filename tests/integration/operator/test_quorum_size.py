@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from gantry_operator import names
 from gantry_operator.api.kinds import CLAIM, CONFIG_MAP, CONTROLLER_GROUP, STATEFULSET
+from integration.operator.test_announced import gantry
 from integration.operator.test_steps import deletions
 
 if TYPE_CHECKING:
@@ -171,3 +175,28 @@ async def test_a_wish_that_is_taken_back_is_undone(up: World) -> None:
         resize(world, 3)
         await world.until(lambda: is_of(world, 3), "as before")
     assert not [entry for entry in world.quorum.log if entry.startswith("promote")]
+
+
+async def test_what_is_announced_is_what_is_done(up: World) -> None:
+    """By the status, which is all that a person who plans can read."""
+    world = up
+    async with world.operator():
+        for size in (5, 3):
+            live = world.require(CONTROLLER_GROUP, "gantry")
+            body = {key: live[key] for key in ("apiVersion", "kind")} | {
+                "metadata": {"name": "gantry"},
+                "spec": live["spec"] | {"replicas": size},
+            }
+            code, out, error = await gantry(
+                world, "plan", "-f", "-", "-o", "json", text=yaml.safe_dump(body)
+            )
+            assert (code, error) == (0, "")
+            found = json.loads(out)
+            assert found["gapMs"] == 0
+            steps = [step["message"] for step in found["course"]["steps"]]
+            told = [int(word) for text in steps for word in re.findall(r"controller (\d)", text)]
+            world.quorum.log.clear()
+            resize(world, size)
+            await world.until(lambda size=size: is_of(world, size), f"{size}")  # type: ignore[misc]
+            done = [entry.split()[1] for entry in world.quorum.log if "declare" not in entry]
+            assert told == list(map(int, done))

@@ -77,6 +77,23 @@ async def test_a_node_that_is_no_member_leads_nobody_anywhere(
     assert controller._ready() == (True, "serving")
 
 
+async def test_a_node_with_a_log_is_ready_once_somebody_leads_it(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its log it may be a member that was taken out meanwhile. Later it stays Ready."""
+    controller.ports["http"] = 1
+    node = type(controller.node)
+    monkeypatch.setattr(node, "members", Membership((NodeId(1), NodeId(2))))
+    assert controller._ready() == (True, "serving")
+    monkeypatch.setattr(node, "term", 3)
+    assert controller._ready() == (False, "waiting for a leader")
+    for leader in (2, None):
+        monkeypatch.setattr(node, "leader_id", leader)
+        for listener in controller.node._role_listeners:
+            listener()
+        assert controller._ready() == (True, "serving")
+
+
 async def test_a_leader_that_ends_waits_for_nobody_for_long(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

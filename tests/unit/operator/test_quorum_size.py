@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects, front_objects
+from gantry_operator.plan import plan
 from gantry_operator.plan.actions import (
     Action,
     ApplyObject,
@@ -16,6 +17,7 @@ from gantry_operator.plan.actions import (
     MarkClaim,
     ScaleDown,
 )
+from gantry_operator.plan.foresight import foresee
 from gantry_operator.plan.observed import ClaimView, ControllerObserved, PodView
 from gantry_operator.plan.quorum_size import told_size
 from gantry_operator.plan.supposed import after
@@ -23,6 +25,7 @@ from gantry_protocol.admin import PeerView, QuorumView
 from gantry_protocol.admin_client.outcomes import Unreachable
 from unit.operator.world import (
     IMAGE,
+    NOW,
     OLD,
     broker_world,
     brokers,
@@ -414,3 +417,44 @@ def test_any_course_of_wishes_ends_as_the_last_one(
     assert len(seen.pods) == wished
     assert told(seen, "Ready")[0] == "True"
     assert settled_status(seen)["ready"] == f"{wished}/{wished}"
+
+
+# ---- announced -----------------------------------------------------------------------------------
+
+
+def announced(seen: ControllerObserved) -> list[str]:
+    found = foresee(seen, NOW, plan)
+    assert found.gap_ms == 0
+    assert (found.refused, found.waits) == ("", "")
+    return [one.message for one in found.steps]
+
+
+def test_a_larger_quorum_is_announced_step_by_step() -> None:
+    seen = changed(world(3, 3, *voters(1, 2, 3)), group=controllers(replicas=5))
+    assert announced(seen) == [
+        "Change StatefulSet gantry-controller.",
+        "Start gantry-controller-3.",
+        "Fill controller 4, which does not vote yet. Sends go on.",
+        "Change StatefulSet gantry-controller.",
+        "Start gantry-controller-4.",
+        "Fill controller 5, which does not vote yet. Sends go on.",
+        "Let controller 4 vote. Sends go on.",
+        "Let controller 5 vote. Sends go on.",
+    ]
+
+
+def test_a_smaller_quorum_is_announced_step_by_step() -> None:
+    five = world(5, 5, *voters(1, 2, 3, 4, 5), leader=5, node=5)
+    assert announced(changed(five, group=controllers(replicas=3))) == [
+        "Let controller 1 lead the quorum. Sends go on.",
+        "Take controller 5 out of the quorum. Sends go on.",
+        "Take controller 4 out of the quorum. Sends go on.",
+        "Remove gantry-controller-4.",
+        "Remove gantry-controller-3.",
+    ]
+
+
+def test_a_quorum_that_is_not_well_is_announced_to_wait() -> None:
+    found = foresee(world(5, 3, *voters(1, 2), peer(3, **AWAY)), NOW, plan)
+    assert (found.steps, found.waits) == ((), "ChangingSize")
+    assert "gantry-controller-2 is not caught up" in found.message
