@@ -3,8 +3,8 @@
 The data directory belongs to one node of one quorum; anything else in it is refused before anything
 is written. The Raft node starts first, since every other part asks it. Readiness means that the
 ports are served, not that there is a quorum; but clients are led to no process that is no member,
-as far as it knows, nor to one with a log that has heard no leader since it started: it may have been
-taken out.
+as far as it knows, nor to one with a log that has heard no leader since it started: it may have
+been taken out.
 """
 
 import asyncio
