@@ -342,9 +342,10 @@ def _after_of_controllers(
 ) -> ControllerObserved:
     match action:
         case act.ScaleDown(manifest=manifest):
-            left = _applied(seen, manifest, rolls)
             pods = (p for p in seen.pods if (p.ordinal or 0) < manifest["spec"]["replicas"])
-            return replace(left, pods=tuple(pods))
+            fewer = _applied(replace(seen, pods=tuple(pods)), manifest, rolls)
+            assert isinstance(fewer, ControllerObserved), "as it was before"
+            return fewer
         case act.ChangeMembers() if isinstance(seen.quorum, QuorumView):
             return replace(seen, quorum=_with_members(seen, seen.quorum, action))
         case act.EnsureSecret():
