@@ -24,8 +24,8 @@ MUTANTS = (
         "fronts",
         "a deleted front refuses clients that nodes still lead to it",
         "builders.front:_deployment",
-        "pods.led_on(_container(group, controllers, image))",
-        "_container(group, controllers, image)",
+        "pods.led_on(_container(group, controllers, image, addressed))",
+        "_container(group, controllers, image, addressed)",
         UnitTests(f"{_BUILT}test_a_deleted_front_serves_until_no_node_leads_clients_to_it"),
     ),
     _mutant(
