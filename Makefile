@@ -46,7 +46,7 @@ bench-broker: venv ## a broker group's throughput and failures; writes build/ben
 .PHONY: bench-kills
 bench-kills: venv ## a thousand masters killed; goes on where it was interrupted (a quarter of an hour)
 	@mkdir -p build/bench
-	@$(BIN)/python -m gantry_lab bench broker --json --case kills-1000 --rounds build/bench/kills.rounds > build/bench/kills.jsonl
+	@$(BIN)/python -m gantry_lab bench broker --json --label kills --case kills-1000 --rounds build/bench/kills.rounds > build/bench/kills.jsonl
 
 .PHONY: bench-java
 bench-java: venv ## the same load on RocketMQ's Java controllers; writes build/bench/java.jsonl (needs Java, Maven)

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.suite import Bench, Goal
 
-SHEETS = tuple(map(suite.bench, ("controller", "broker", "fronts", "groups", "queues", "filters")))
+SHEETS = tuple(
+    map(
+        suite.bench,
+        ("controller", "broker", "kills", "fronts", "groups", "queues", "filters"),
+    )
+)
 PROFILE = suite.bench("profile")
 """Without rows of its own: parts of a process down, cases across."""
 

@@ -51,6 +51,7 @@ UNITS = {
     "disk_read_percent": ("%", 0),
     "acknowledged": ("1", 0),
     "lost": ("1", 0),
+    "lost_answers": ("1", 0),
     "duplicated": ("1", 0),
     "kills": ("1", 0),
     "created_s": ("s", 1),

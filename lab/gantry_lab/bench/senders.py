@@ -66,15 +66,22 @@ class Senders:
 
     Attributes:
         times_ms: of every message that was begun since `flowing`, and acknowledged.
+        lost_answers: attempts that nobody knows the outcome of; each was made again.
     """
 
     def __init__(
         self, client: Session, topic: str, acknowledged: Callable[[str], None] | None = None
     ) -> None:
         self.times_ms: list[float] = []
+        self.lost_answers = 0
         self._acknowledged = acknowledged
         self._topic = topic
-        self._producer = Producer(client.routes, client.calls, give_up_after_s=GIVE_UP_AFTER_S)
+        self._producer = Producer(
+            client.routes,
+            client.calls,
+            give_up_after_s=GIVE_UP_AFTER_S,
+            on_answer_lost=self._answer_lost,
+        )
         self._sent = 0
         self._since = time.monotonic()
         self._lanes: list[asyncio.Task[None]] = []
@@ -102,6 +109,9 @@ class Senders:
         for lane in self._lanes:
             if lane.done():
                 lane.result()
+
+    def _answer_lost(self, _: str) -> None:
+        self.lost_answers += 1
 
     async def _lane(self) -> None:
         while True:

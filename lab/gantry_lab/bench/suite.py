@@ -103,7 +103,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"giv
 
     Attributes:
         name: on the command line, and in its lines.
-        goals: its figures on the page, in this order.
+        goals: its figures on the page, in this order; none where another sheet has them.
         text: what it measures, in a few words.
         run: `module:function` of this package; empty if it is measured elsewhere.
         given: the parameters of that.
@@ -114,7 +114,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"giv
     """
 
     name: str
-    goals: tuple[Goal, ...]
+    goals: tuple[Goal, ...] = ()
     text: str = ""
     run: str = ""
     given: dict[str, Any] = {}

@@ -35,6 +35,7 @@ def test_figures_of_a_group(tmp_path: Path) -> None:
         assert found[case, "generator_cpu_us"] > 0
     assert found["kills-1000", "acknowledged"] > 0
     assert found["kills-1000", "lost"] == 0
+    assert found["kills-1000", "duplicated"] == 0
     assert on["machine"]["cpus"] >= 1
     assert list(tmp_path.iterdir()) == []
 

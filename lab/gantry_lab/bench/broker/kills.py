@@ -5,6 +5,10 @@ seen on the way: a message that a later master lost would have been consumed bef
 the next master is killed only after the group is whole again and has acknowledged something since.
 A loss is no figure: it ends the measurement, and leaves the directories of all three.
 
+Producers repeat a send whose answer was lost, under its first key, to whoever is the master then.
+The group is to store it once (ADR 0086), so how many answers were lost stands beside how many
+messages are there twice: without the first, the second would say nothing.
+
 Nothing waits for a time to pass. Every hundred masters a fresh group takes over, whose account is
 its own; so a finished round stays true whatever happens to the next one.
 """
@@ -67,7 +71,7 @@ class Account:
 
     @property
     def duplicated(self) -> int:
-        """Copies beyond the first: of messages that were sent again, their answer being lost."""
+        """Copies beyond the first, whether or not the message was acknowledged."""
         return sum(count - 1 for count in self.read.values())
 
 
@@ -76,6 +80,7 @@ class Round(msgspec.Struct, frozen=True):
 
     kills: int
     acknowledged: int
+    lost_answers: int
     duplicated: int
     gap_ms: float
 
@@ -114,6 +119,7 @@ class Rounds:
             "kills": float(sum(item.kills for item in self.all)),
             "acknowledged": float(sum(item.acknowledged for item in self.all)),
             "lost": 0.0,
+            "lost_answers": float(sum(item.lost_answers for item in self.all)),
             "duplicated": float(sum(item.duplicated for item in self.all)),
             "gap_ms": max(item.gap_ms for item in self.all),
         }
@@ -162,7 +168,13 @@ async def _round(
             f"{len(account.lost)} of {len(account.acknowledged)} acknowledged messages are lost, "
             f"among them {some}."
         )
-    return Round(count, len(account.acknowledged), account.duplicated, max(gaps))
+    return Round(
+        kills=count,
+        acknowledged=len(account.acknowledged),
+        lost_answers=senders.lost_answers,
+        duplicated=account.duplicated,
+        gap_ms=max(gaps),
+    )
 
 
 async def _one(members: Members, senders: Senders, times: AckTimes) -> float:
