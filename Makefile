@@ -78,6 +78,11 @@ measure-queues: venv ## what QUEUES queues (default a million) cost the message 
 	@mkdir -p build/bench
 	@$(BIN)/python -m gantry_lab.measure.queues $(QUEUES) | tee build/bench/queues.jsonl
 
+.PHONY: measure-lites
+measure-lites: venv ## what TOPICS lite topics (default a million) cost a broker group, and killed masters under their consumers
+	@mkdir -p build/bench
+	@$(BIN)/python -m gantry_lab.measure.lites $(TOPICS) | tee build/bench/lites.jsonl
+
 .PHONY: measure-filters
 measure-filters: venv ## records per second that a filter in SQL is asked about
 	@mkdir -p build/bench
@@ -95,7 +100,7 @@ profile-broker: venv ## which part of a broker takes its time, by CASES of the b
 
 .PHONY: performance
 performance: venv ## put the figures of the last bench-…, measure-… and profile-… into docs/performance.md
-	@$(BIN)/python -m gantry_lab.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
+	@$(BIN)/python -m gantry_lab.bench.page docs/performance.md $(filter-out %/attacks.jsonl,$(wildcard build/bench/*.jsonl))
 
 .PHONY: measure-queue-maps
 measure-queue-maps: venv ## what the maps of QUEUES queues (default a million) cost controllers

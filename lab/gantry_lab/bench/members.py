@@ -1,4 +1,4 @@
-"""A broker group of bare processes on this machine: one controller and its brokers.
+"""A broker group of bare processes on this machine: its brokers, and one controller or more.
 
 Whatever ends the measurement, its processes end with it, and it does not go on without one that
 ended by itself (`processes`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,7 @@ from gantry_protocol.admin import GroupDeclaration, GroupView
 from gantry_protocol.admin_client import quorum as admin_quorum
 from gantry_protocol.admin_client.admin import Admin
 from gantry_protocol.admin_client.errors import AdminError
-from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import GantryError
-from gantry_protocol.hosts import split_address
 
 from gantry_lab.bench.controller.quorum import ProcessQuorum
 from gantry_lab.bench.processes import Processes
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 GROUP = "bench"
 CLUSTER = "gantry"
-CONTROLLER = 1  # the number of the only one
+CONTROLLER = 1  # the number of the first
 REPLICAS = 3
 MIN_IN_SYNC = 2
 READY_PATIENCE_S = 60.0
@@ -45,11 +44,16 @@ class Members:
     Args:
         directory: for data, logs and the token; it exists.
         replicas: how many brokers; the group wants two of them in sync, if there are two.
+        controllers: how many of these.
+
+    Attributes:
+        killed_s: when the last master was killed, by the monotonic clock.
     """
 
-    def __init__(self, directory: Path, *, replicas: int = REPLICAS) -> None:
+    def __init__(self, directory: Path, *, replicas: int = REPLICAS, controllers: int = 1) -> None:
+        self.killed_s = 0.0
         self._replicas = replicas
-        self._controllers = ProcessQuorum(directory, nodes=1)
+        self._controllers = ProcessQuorum(directory, nodes=controllers)
         self._brokers = Processes(directory)
         self._master: str | None = None  # as of the last time the group was settled
         self._open = AsyncExitStack()
@@ -61,7 +65,7 @@ class Members:
             stack.push_async_callback(self.stop)
             session = await stack.enter_async_context(aiohttp.ClientSession())
             asked = admin_quorum.Quorum(
-                "The controller", lambda: [self.endpoint], self._read_token, session
+                "The controller", self._controllers.endpoints, self._read_token, session
             )
             self._admin = Admin(asked, CLUSTER)
             await self._declare()
@@ -72,11 +76,6 @@ class Members:
         await self._open.aclose()
 
     @property
-    def endpoint(self) -> Endpoint:
-        """The controller's admin API."""
-        return Endpoint("controller", *split_address(self._controllers.address(CONTROLLER, "http")))
-
-    @property
     def token(self) -> str:
         """Of that API."""
         return self._controllers.token
@@ -84,10 +83,10 @@ class Members:
     @property
     def name_servers(self) -> list[str]:
         """Whom clients ask for routes."""
-        return [self._controllers.address(CONTROLLER, "nameserver")]
+        return [self._controllers.address(node, "nameserver") for node in self._controllers.nodes]
 
     def controller(self, port: str) -> str:
-        """An address of the controller: `remoting`, `nameserver`, `http` or `raft`."""
+        """An address of the first controller: `remoting`, `nameserver`, `http` or `raft`."""
         return self._controllers.address(CONTROLLER, port)
 
     async def start(self, variables: Mapping[str, str] | None = None) -> GroupView:
@@ -106,7 +105,9 @@ class Members:
                         "GANTRY_POD_UID": name,  # the name comes back with the group's members
                         "GANTRY_GROUP": GROUP,
                         "GANTRY_CLUSTER": CLUSTER,
-                        "GANTRY_CONTROLLERS": self._controllers.address(CONTROLLER),
+                        "GANTRY_CONTROLLERS": ",".join(
+                            map(self._controllers.address, self._controllers.nodes)
+                        ),
                         "GANTRY_QUORUM_KEY_FILE": str(self._controllers.key_file),
                         "GANTRY_REMOTING_PORT": "0",
                         "GANTRY_HA_PORT": "0",
@@ -144,6 +145,7 @@ class Members:
     async def kill_master(self) -> int:
         """SIGKILL the master's process; its epoch."""
         group = await self.until_settled()
+        self.killed_s = time.monotonic()
         await self._brokers.kill(self.master)
         return group.master_epoch
 
@@ -160,6 +162,11 @@ class Members:
         """The name of the master's process, as of the last time the group was settled."""
         assert self._master is not None, "start the group first"
         return self._master
+
+    @property
+    def names(self) -> list[str]:
+        """The brokers that run."""
+        return self._brokers.names
 
     def data(self, name: str) -> Path:
         """The data directory of a broker."""

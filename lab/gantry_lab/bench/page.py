@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHEETS = tuple(
     map(
         suite.bench,
-        ("controller", "broker", "kills", "fronts", "groups", "queues", "filters"),
+        ("controller", "broker", "kills", "fronts", "groups", "queues", "lites", "filters"),
     )
 )
 PROFILE = suite.bench("profile")

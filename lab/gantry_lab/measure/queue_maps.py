@@ -127,7 +127,7 @@ async def main(queues: int) -> None:
             say("rss_empty_mb", "MB", empty)
             say("rss_mb", "MB", [quorum.rss_mb(node) for node in quorum.nodes])
             await restart(quorum)
-    print_json(machine())
+    print_json({"bench": "queue-maps", "machine": machine()})
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from gantry_protocol.command import request
 from gantry_protocol.frame import encode
 from gantry_protocol.headers.client import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.lite import LITE_TOPIC
 from gantry_protocol.records.batch import BatchMessage, encode_batch
 from gantry_protocol.records.properties import UNIQ_KEY, WAIT_STORE_MSG_OK, encode_properties
 
@@ -35,6 +36,7 @@ SUSPEND_MS = 15_000
 VERSION = 477  # an ordinal of a 5.x client; informational
 
 _KEY = "AC1100010000{:012X}{:08X}"  # 32 hexadecimal digits: address and process, lane, number
+_LITE_NAME = "s{:08X}"
 _KEY_NUMBER = b"0BE9C600"  # stands in a template until it is patched; so do the next two
 _OFFSET = b"1234567890123456789"
 _QUEUE = b"1023456789"
@@ -64,6 +66,13 @@ class FrameTemplate:
             frame[at : at + 8] = b"%08X" % (number & 0xFFFFFFFF)
         self._sent = number
         return frame
+
+    def numbered(self, number: int) -> bytearray:
+        """The frame with this number in all places of keys, so that it may be sent again."""
+        digits = b"%08X" % number
+        for at in self._keys:
+            self.frame[at : at + 8] = digits
+        return self.frame
 
     def at_offset(self, offset: int) -> bytearray:
         """The frame, asking for what stands at `offset` of the queue.
@@ -98,6 +107,24 @@ def send(lane: int, topic: str, queue: Queue, body: bytes) -> FrameTemplate:
 def anywhere(lane: int, topic: str, queue: Queue, body: bytes) -> FrameTemplate:
     """SendMessageV2 (310) whose topic and queue are chosen later (`FrameTemplate.to`)."""
     return send(lane, topic, msgspec.structs.replace(queue, queue_id=int(_QUEUE)), body)
+
+
+def lite(lane: int, parent: str, queue: Queue, body: bytes) -> FrameTemplate:
+    """SendMessageV2 (310) to a lite topic; its number is that of the message (`numbered`)."""
+    names = {LITE_TOPIC: lite_name(int(_KEY_NUMBER, 16))}
+    properties = _properties(0) + encode_properties(names)
+    ext = _send_ext(parent, queue, properties, False)
+    return FrameTemplate(lane, request(RequestCode.SEND_MESSAGE_V2, ext, body))
+
+
+def lite_name(number: int) -> str:
+    """The name of a lite topic."""
+    return _LITE_NAME.format(number)
+
+
+def lite_key(number: int) -> str:
+    """The unique key of a message of a lite topic, whoever sends it."""
+    return _KEY.format(0, number)
 
 
 def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> FrameTemplate:

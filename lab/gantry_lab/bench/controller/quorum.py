@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from gantry_protocol.admin import QuorumView
+from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import GantryError
+from gantry_protocol.hosts import split_address
 from gantry_protocol.quorum_key import write_key
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
@@ -131,6 +133,12 @@ class ProcessQuorum:
     def address(self, node: int, purpose: str = "remoting") -> str:
         """The address for brokers, or for another `purpose` (`PORTS`)."""
         return f"{HOST}:{self._ports[node][purpose]}"
+
+    def endpoints(self) -> list[Endpoint]:
+        """The admin APIs of those that run."""
+        return [
+            Endpoint(_name(node), *split_address(self.address(node, "http"))) for node in self.nodes
+        ]
 
     async def start(self, node: int) -> None:
         """Start one controller that does not run."""
