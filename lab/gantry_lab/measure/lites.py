@@ -198,6 +198,8 @@ class Consumption:
         for number in range(1, self._wish.kills + 1):
             share = number * self._wish.topics // (self._wish.kills + 1)
             while self._account.consumed < share or self._writer.times.last_s is None:
+                if self._still_s() > STILL_S + self._wish.invisible_s:
+                    raise GantryError(f"Nothing was consumed for {self._still_s():.0f} s.")
                 await self._look()
             first, gap = await self._kill()
             firsts.append(first)
@@ -244,19 +246,18 @@ class Consumption:
     def _is_done(self) -> bool:
         if not self._tasks[1].done():
             return False  # the producer has its last answer to come
-        still_s = time.monotonic() - self._moved_s
         if self._account.missing:
-            return still_s > STILL_S + self._wish.invisible_s
+            return self._still_s() > STILL_S + self._wish.invisible_s
         # What is not known to be done may come again; once its time is over it would have.
-        return not self._account.undone or still_s > 2 * self._wish.invisible_s
+        return not self._account.undone or self._still_s() > 2 * self._wish.invisible_s
+
+    def _still_s(self) -> float:
+        """The time since a message was consumed that nobody had."""
+        return time.monotonic() - self._moved_s
 
 
 async def looks(members: Members, client: Session, consumers: LiteConsumers) -> None:
-    """Have a new master look through all lite topics, in which nothing is new.
-
-    Raises:
-        GantryError: subscriptions were lost, so that there is less to look at.
-    """
+    """Have a new master look through all lite topics, in which nothing is new."""
     await members.kill_master()
     await members.start()
     await consumers.follow()
