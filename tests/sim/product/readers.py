@@ -27,7 +27,15 @@ CONSUMERS = 4
 QUEUES = 2
 FILTERS = f"reader-{CONSUMERS - 1}"  # by SQL
 PASSES = tuple("13579BDF")  # ends of keys: about half of them
-SQL = " OR ".join(f"UNIQ_KEY ENDSWITH '{end}'" for end in PASSES)
+_ANY_END = " OR ".join(f"UNIQ_KEY ENDSWITH '{end}'" for end in PASSES)
+SQL = (  # these, by many of the ways to say it that there are
+    f"({_ANY_END})"
+    " AND UNIQ_KEY IS NOT NULL AND nobody IS NULL /* no message has it */"
+    " AND UNIQ_KEY NOT IN ('', 'it''s') AND NOT (UNIQ_KEY = 'none') AND UNIQ_KEY <> 'no'"
+    " AND UNIQ_KEY NOT CONTAINS '?' AND UNIQ_KEY NOT STARTSWITH '?'"
+    " AND (nobody > 5 OR nobody BETWEEN 1 AND 2.5e3 OR nobody = TRUE OR UNIQ_KEY IS NOT NULL)"
+    " AND NOT (nobody IS NOT NULL AND nobody <= -7L) -- the end"
+)
 CHOICES = ("3", "3", "3", "2", "1;1=3", "1")
 
 
