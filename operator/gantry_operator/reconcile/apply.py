@@ -50,7 +50,7 @@ from gantry_operator.reconcile.checks import (
     still_to_scale,
 )
 from gantry_operator.reconcile.events import post_event
-from gantry_operator.reconcile.reread import is_referred_to, live, reread, target_of
+from gantry_operator.reconcile.reread import is_referred_to, live, reread, take, target_of
 
 if TYPE_CHECKING:
     from gantry_protocol.admin_client.admin import Admin
@@ -65,7 +65,6 @@ from gantry_protocol.admin_client.errors import (
     QuorumUnreachableError,
 )
 
-OWN_LABELS = (names.LABEL_ROLE, names.LABEL_TRAFFIC)
 LATE_WATCH_S = 2.0
 """Until the next look at a finalizer that the API server says is needed."""
 OFF_RECORD_AGAIN_S = 30.0
@@ -460,7 +459,7 @@ class Applier:
         self, key: Key, action: act.LabelPod | act.RouteTraffic, label: str, text: str
     ) -> bool:
         patch = {"metadata": {"uid": action.uid, "labels": {label: text}}}
-        return self._take(POD, await self._api.merge(POD, key.namespace, action.name, patch))
+        return take(self._cache, POD, await self._api.merge(POD, key.namespace, action.name, patch))
 
     async def _write_status(self, key: Key, seen: Observed, status: Body) -> bool:
         kind = BY_NAME[key.kind]
@@ -470,36 +469,13 @@ class Applier:
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": seen.meta.uid},
             "status": status,
         }
-        return self._take(kind, await self._api.apply_status(kind, body))
-
-    def _take(self, kind: Kind, live: Body) -> bool:
-        """Takes in the answer to a write of ours; whether it holds a change of somebody else.
-
-        The answer is the whole object. A change that came before our write is in it, and once it
-        is in the cache, the event that would bring it is no news and would start nothing.
-        """
-        name = live["metadata"].get("namespace", ""), live["metadata"]["name"]
-        before = _of_others(kind, self._cache.get(kind, *name))
-        self._cache.put(kind, live)
-        return before is not None and before != _of_others(kind, self._cache.get(kind, *name))
+        return take(self._cache, kind, await self._api.apply_status(kind, body))
 
 
 def _owns(seen: Observed, manifest: Body) -> bool:
     found = seen.objects.get((manifest["kind"], manifest["metadata"]["name"]))
     owners = () if found is None else found["metadata"].get("ownerReferences") or ()
     return any(reference.get("uid") == seen.meta.uid for reference in owners)
-
-
-def _of_others(kind: Kind, body: Body | None) -> Body | None:
-    """An object without its version and without what the operator writes into it."""
-    if body is None:
-        return None
-    meta = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
-    if kind == POD:
-        labels = meta.get("labels") or {}
-        meta["labels"] = {k: v for k, v in labels.items() if k not in OWN_LABELS}
-        return body | {"metadata": meta}
-    return {key: value for key, value in body.items() if key != "status"} | {"metadata": meta}
 
 
 async def _drain(admin: Admin, name: str, action: act.DrainGroup, outcome: ApplyOutcome) -> None:

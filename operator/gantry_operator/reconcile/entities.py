@@ -37,7 +37,7 @@ from gantry_operator.plan.entities import (
 from gantry_operator.reconcile.apply import ApplyOutcome
 from gantry_operator.reconcile.events import post_event
 from gantry_operator.reconcile.hands import ConsumerGroupHand, Seen, TopicHand
-from gantry_operator.reconcile.reread import live
+from gantry_operator.reconcile.reread import live, take
 from gantry_operator.reconcile.users import UserHand
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Entities:
             case CheckAgain(after_s=after_s):
                 outcome.check_after_s = after_s
             case WriteStatus(status=status):
-                await self._write(key, seen, status)
+                outcome.again |= await self._write(key, seen, status)
             case SetFinalizer():
                 await self._finalize(key, seen, action)
                 outcome.again = True
@@ -197,7 +197,8 @@ class Entities:
     async def _post(self, key: Key, seen: Seen, event: EmitEvent) -> None:
         await post_event(self._api, key, seen.meta, event)
 
-    async def _write(self, key: Key, seen: Seen, status: Body) -> None:
+    async def _write(self, key: Key, seen: Seen, status: Body) -> bool:
+        """Writes a status; whether somebody has changed the resource meanwhile."""
         body = {
             "apiVersion": seen.kind.api_version,
             "kind": seen.kind.kind,
@@ -205,10 +206,11 @@ class Entities:
             "status": status,
         }
         try:
-            self._cache.put(seen.kind, await self._api.apply_status(seen.kind, body))
+            written = await self._api.apply_status(seen.kind, body)
         except (NotFound, Conflict):
             await live(self._api, self._cache, seen.kind, key.namespace, key.name)
             raise
+        return take(self._cache, seen.kind, written)
 
     async def _finalize(self, key: Key, seen: Seen, action: SetFinalizer) -> None:
         patch = {

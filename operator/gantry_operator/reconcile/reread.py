@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gantry_operator import names
 from gantry_operator.api.errors import NotFound
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api, Body
     from gantry_operator.cache import Cache, Key
 
+OWN_LABELS = (names.LABEL_ROLE, names.LABEL_TRAFFIC)
 Target = tuple[Kind, str, str]
 """Kind, namespace and name."""
 
@@ -88,3 +90,27 @@ def target_of(key: Key, action: act.Action) -> Target | None:
             return BY_NAME[key.kind], key.namespace, key.name
         case _:
             return None
+
+
+def take(cache: Cache, kind: Kind, live: Body) -> bool:
+    """Takes in the answer to a write of ours; whether it holds a change of somebody else.
+
+    The answer is the whole object. A change that came before our write is in it, and once it is in
+    the cache, the event that would bring it is no news and would start nothing.
+    """
+    name = live["metadata"].get("namespace", ""), live["metadata"]["name"]
+    before = _of_others(kind, cache.get(kind, *name))
+    cache.put(kind, live)
+    return before is not None and before != _of_others(kind, cache.get(kind, *name))
+
+
+def _of_others(kind: Kind, body: Body | None) -> Body | None:
+    """An object without its version and without what the operator writes into it."""
+    if body is None:
+        return None
+    meta = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
+    if kind == POD:
+        labels = meta.get("labels") or {}
+        meta["labels"] = {k: v for k, v in labels.items() if k not in OWN_LABELS}
+        return body | {"metadata": meta}
+    return {key: value for key, value in body.items() if key != "status"} | {"metadata": meta}

@@ -173,6 +173,14 @@ MUTANTS = (
         f"{_TABLES}test_three_thousand_topics_are_read_at_once_and_nothing_is_written",
     ),
     _plan(
+        "deletion-in-an-answer-is-lost",
+        "a resource that is deleted while its status is written keeps its finalizer for good",
+        "reconcile.entities:Entities._write",
+        "return take(self._cache, seen.kind, written)",
+        "return take(self._cache, seen.kind, written) and False",
+        f"{_TABLES}test_a_deletion_just_before_a_status_is_written_brings_the_resource_back",
+    ),
+    _plan(
         "change-seen-by-another-is-lost",
         "what others changed is undone minutes later, if somebody else read it first",
         "reconcile.tables:Tables._take",

@@ -425,7 +425,7 @@ MUTANTS = (
         "own-label-is-news",
         "operator",
         "a label the operator wrote itself starts another look",
-        "reconcile.apply:_of_others",
+        "reconcile.reread:_of_others",
         "if k not in OWN_LABELS",
         "if True",
         UnitTests(

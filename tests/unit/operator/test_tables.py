@@ -256,6 +256,32 @@ async def test_a_refusal_is_told_once_and_tried_again() -> None:
     assert (outcome.again, outcome.check_after_s) == (False, 10.0)
 
 
+async def test_a_deletion_just_before_a_status_is_written_brings_the_resource_back() -> None:
+    """The answer to the write has it, so the event that would tell of it is no news."""
+    world = World()
+    world.admin.put("t")
+    world.have(TOPIC, "t", deletionPolicy="Delete")
+    write = world.api.apply_status
+
+    async def write_late(kind: Any, status: Any) -> Any:
+        deleted = {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        now = world.api.find(TOPIC, "t")
+        assert now is not None
+        world.api.have(TOPIC, "t", metadata=now["metadata"] | deleted, spec=now["spec"])
+        world.api.apply_status = write  # type: ignore[method-assign]
+        return await write(kind, status)
+
+    key = Key(TOPIC.kind, "mq", "t")
+    world.api.apply_status = write_late  # type: ignore[method-assign]
+    while world.api.apply_status is write_late:
+        await world.tables.look(world.cache, world.queue.add)
+        outcome = await world.entities.look(key, lambda: NOW)
+    assert outcome.again
+    kept = world.cache.get(TOPIC, "mq", "t")
+    assert kept is not None
+    assert "deletionTimestamp" in kept["metadata"]
+
+
 async def test_looks_that_wait_for_nothing_let_others_have_their_turns() -> None:
     world = World()
     for number in range(50):
