@@ -120,7 +120,7 @@ class MessageStore:
             raise
         if head is not None and head.offset < log.log_start:  # what it lacks is gone
             kv, head = derived.begin_again(kv), None
-        store = cls(directory, log, kv, head, recent or RecentKeys())
+        store = cls(directory, log, kv, head, RecentKeys() if recent is None else recent)
         try:
             for _ in store._dispatcher.catch_up_with_trim():
                 pass

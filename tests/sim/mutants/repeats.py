@@ -19,6 +19,14 @@ def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str
 
 MUTANTS = (
     _mutant(
+        "settings-of-empty-keys-unheard",
+        "a store that is opened with keys that know nothing yet takes others, with usual bounds",
+        f"{STORE}.open",
+        "RecentKeys() if recent is None else recent",
+        "recent or RecentKeys()",
+        f"{KEYS}::test_a_store_remembers_as_it_is_told_although_it_begins_with_nothing",
+    ),
+    _mutant(
         "keys-of-a-cut-log-kept",
         "what a former master had not confirmed is known when it is cut, and elsewhere",
         f"{STORE}.drop_mastership",

@@ -228,3 +228,15 @@ def test_a_key_costs_what_is_documented() -> None:
     finally:
         tracemalloc.stop()
     assert 80 < size / count < 160
+
+
+@pytest.mark.parametrize(("window_ms", "most", "found"), [(0, 100, 0), (60_000, 3, 3)])
+def test_a_store_remembers_as_it_is_told_although_it_begins_with_nothing(
+    tmp_path: Path, window_ms: int, most: int, found: int
+) -> None:
+    store = MessageStore.open(tmp_path, stores.SEGMENT_BYTES, recent=RecentKeys(most, window_ms))
+    store.take_mastership()
+    for number in range(5):
+        store.put([keyed(number)], now_ms=1_000)
+    assert len(store.recent) == found
+    store.close()
