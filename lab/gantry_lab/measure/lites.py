@@ -258,8 +258,9 @@ class Consumption:
 
 async def looks(members: Members, client: Session, consumers: LiteConsumers) -> None:
     """Have a new master look through all lite topics, in which nothing is new."""
-    await members.kill_master()
-    await members.start()
+    epoch = await members.kill_master()
+    while (await members.start()).master_epoch == epoch:
+        await asyncio.sleep(LOOK_S)  # nobody has noticed yet that the master is gone
     await consumers.follow()
     found = await info(client)
     say("known_topics", "1", found.current_lmq_num)
