@@ -15,6 +15,9 @@ PYTEST := $(BIN)/python -m pytest -q
 COMPUTE := -n $(shell nproc) --dist worksteal
 WAIT := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope
 TRIED := .pytest_cache/integration
+# With SHARES=n an n-th is taken: drawn by the commit, so the same commit has the same one again.
+PARTS = $(or $(SHARES),1)
+TURN = $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 RUNS ?= 20
 
 .PHONY: help
@@ -176,20 +179,20 @@ seeds: venv ## seeds of the whole product under faults; SEEDS of each kind of ru
 	@$(BIN)/python -m gantry_lab simulate --world 'product*' --seeds $(or $(SEEDS),4)
 
 .PHONY: mutants
-mutants: venv ## plant every known bug and see each one found (minutes); SHARES=n an n-th, by the commit
-	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate --shares $(or $(SHARES),1) --turn $$(git rev-parse --short=8 HEAD || echo 0)
+mutants: venv ## plant every known bug and see each one found (minutes); SHARES=n an n-th of them
+	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate --shares $(PARTS) --turn $(TURN)
 
 .PHONY: integration
 integration: venv ## real processes and sockets on loopback
-	@rm -rf $(TRIED) && $(PYTEST) $(WAIT) -o cache_dir=$(TRIED) tests/integration --ignore=tests/integration/pipeline || .ci/again $(TRIED)
+	@rm -rf $(TRIED) && $(PYTEST) $(WAIT) -o cache_dir=$(TRIED) tests/integration --ignore=tests/integration/pipeline || .ci/again $$? $(TRIED)
 
 .PHONY: spark
 spark: venv ## the pipeline's jobs and data source under a real Spark session (needs Java)
 	@$(PYTEST) tests/integration/pipeline
 
 .PHONY: interop
-interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus (skipped without Java, Maven, Go); SHARES=n as below
-	@$(PYTEST) -n 3 --dist loadfile $$(.ci/share $(or $(SHARES),1) tests/interop/test_*.py)
+interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus (skipped without Java, Maven, Go); SHARES=n an n-th of the files
+	@$(PYTEST) -n 3 --dist loadfile $$(ls tests/interop/test_*.py | awk 'NR % $(PARTS) == $(TURN) % $(PARTS)')
 
 .PHONY: record
 record: venv ## have the conversations with Java clients anew that `make unit` replays (needs Java, Maven)

@@ -4,7 +4,7 @@
 One line per mutant as it ends, then a table: mutant, killed by, seed, CPU seconds until it was
 found. Exit code 1 if a mutant lives, or does not fit the code any more. Mutants that the tests of
 one file must find share a collection of these tests. Continuous integration plants one share of
-them, another one with each commit.
+them, drawn by the commit.
 """
 
 from __future__ import annotations
@@ -179,14 +179,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants; all by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shares", type=int, default=1, metavar="N", help="plant an N-th of them")
-    parser.add_argument(
-        "--turn", default="0", metavar="K", help="which share: a number, or a commit's digits"
-    )
+    parser.add_argument("--turn", type=int, default=0, metavar="K", help="which of these shares")
     arguments = parser.parse_args()
     if arguments.shares < 1:
         parser.error("--shares: at least 1")
     began = time.monotonic()
-    mutants = share(chosen(arguments.names), arguments.shares, int(arguments.turn, 16))
+    mutants = share(chosen(arguments.names), arguments.shares, arguments.turn)
     verdicts = run(mutants, arguments.jobs)
     alive = [verdict for verdict in verdicts if not verdict.killed_by]
     print(f"\n{table(verdicts)}\n")
