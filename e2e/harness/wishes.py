@@ -13,7 +13,6 @@ from gantry_operator import names
 if TYPE_CHECKING:
     from harness.kube import Object
 
-CONTROLLERS = "gantry"
 GROUP = "orders"
 SIZE = "100Mi"
 COLUMNS = ["NAME", "STATUS", "MASTER", "EPOCH", "INSYNC", "READY", "AVAILABLE", "ACCEPTED", "DRAIN"]

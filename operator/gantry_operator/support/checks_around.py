@@ -24,6 +24,7 @@ from gantry_operator.api.kinds import (
 from gantry_operator.models.generate import manifests
 from gantry_operator.plan.objects import is_larger
 from gantry_operator.support.findings import (
+    RECENT,
     Case,
     Diagnosis,
     fail,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 STALE_LEASE: Final = dt.timedelta(seconds=4 * lease.DURATION_S)
 """A healthy Lease is renewed every two seconds; the rest is for clocks that differ."""
-RECENT: Final = dt.timedelta(hours=1)
 _JUDGED: Final = {
     names.GROUP: {kind.plural for kind in CUSTOM},
     "": {"pods", "services", "configmaps", "persistentvolumeclaims", "events", "pods/eviction"},

@@ -23,6 +23,7 @@ from gantry_operator.plan.crashes import crash_loop
 from gantry_operator.plan.objects import is_larger
 from gantry_operator.plan.observed import pod_view, volume_view
 from gantry_operator.support.findings import (
+    RECENT,
     Case,
     Diagnosis,
     fail,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = dt.timedelta(minutes=5)
 """So long a deletion, a start or a step may take before it counts as stuck."""
-RECENT: Final = dt.timedelta(hours=1)
 TIER_LAG_S: Final = 300
 SOON: Final = dt.timedelta(days=7)
 ZONE: Final = "topology.kubernetes.io/zone"

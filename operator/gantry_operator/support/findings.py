@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gantry_operator.api.protocol import Body
     from gantry_operator.support.material import Material
 
+RECENT: Final = dt.timedelta(hours=1)
+"""An event or an end of a container counts so long."""
 COMPONENTS: Final = {
     BROKER_GROUP.kind: names.BROKER,
     CONTROLLER_GROUP.kind: names.CONTROLLER,

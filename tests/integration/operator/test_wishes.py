@@ -9,7 +9,7 @@ from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.errors import StatusError
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP
 from gantry_operator.models import generate
-from harness import wishes
+from harness import client, wishes
 from integration.operator.operator_world import World
 
 KINDS = {kind.kind: kind for kind in (BROKER_GROUP, CONTROLLER_GROUP)}
@@ -36,7 +36,7 @@ async def test_what_is_fixed_cannot_be_changed(
     world.example("brokergroup.yaml")
     changed, name = {
         "brokergroup": (BROKER_GROUP, wishes.GROUP),
-        "controllergroup": (CONTROLLER_GROUP, wishes.CONTROLLERS),
+        "controllergroup": (CONTROLLER_GROUP, client.CONTROLLERS),
     }[kind]
     with pytest.raises(StatusError) as refused:
         world.patch(changed, name, {"spec": change})
