@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Object = dict[str, Any]
+LAST_EVENTS = 8
 
 
 class Kube:
@@ -83,12 +84,28 @@ class Kube:
         return None
 
     def wait_for(self, kind: str, name: str, condition: str, patience_s: float) -> None:
-        """Wait until a condition is True."""
+        """Wait until a condition is True.
+
+        Raises:
+            TimeoutError: it was not within `patience_s`; says what the namespace looked like.
+        """
 
         def holds() -> bool:
             return (self.condition(kind, name, condition) or {}).get("status") == "True"
 
-        wait_until(f"{kind} {name} is {condition}", patience_s, holds)
+        try:
+            wait_until(f"{kind} {name} is {condition}", patience_s, holds)
+        except TimeoutError as late:
+            raise TimeoutError("\n".join((str(late), *self.story(kind, name)))) from None
+
+    def story(self, kind: str, name: str) -> tuple[str, ...]:
+        """Why an object is not as it should be: its conditions, pods and the latest events."""
+        status = (self.get(kind, name) or {}).get("status", {})
+        return (
+            *map(condition_line, status.get("conditions", ())),
+            *map(pod_line, self.list("pods")),
+            *self.ctl("events", "--no-headers").splitlines()[-LAST_EVENTS:],
+        )
 
     def create_namespace(self) -> None:
         """Make this object's namespace, restricted by the Pod Security Standards."""
@@ -100,3 +117,26 @@ class Kube:
                 "metadata": {"name": self.namespace, "labels": labels},
             }
         )
+
+
+def condition_line(condition: Object) -> str:
+    """A condition of a status in one line."""
+    said = (condition.get(word, "") for word in ("type", "status", "reason", "message"))
+    return "condition " + " ".join(map(str, said))
+
+
+def pod_line(pod: Object) -> str:
+    """A pod's name, node, phase and what its containers wait for, in one line."""
+    status = pod.get("status", {})
+    containers = (
+        *status.get("initContainerStatuses", ()),
+        *status.get("containerStatuses", ()),
+    )
+    states = [
+        f"{one['name']} {'ready' if one['ready'] else 'not ready'} {json.dumps(one['state'])}"
+        for one in containers
+    ]
+    where = pod["spec"].get("nodeName", "no node")
+    return " ".join(
+        ("pod", pod["metadata"]["name"], where, status.get("phase", "no phase"), *states)
+    )
