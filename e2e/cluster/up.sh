@@ -13,6 +13,7 @@ if ! kind get clusters 2>/dev/null | grep -qx "$CLUSTER_NAME"; then
 else
     kind export kubeconfig --name "$CLUSTER_NAME" --kubeconfig "$KUBECONFIG" >/dev/null 2>&1
 fi
+step "runtime of the nodes" "$CLUSTER_DIR/runtime.sh"
 step "guard against stray traffic" "$CLUSTER_DIR/guard.sh" on
 step "pod network" "$CLUSTER_DIR/network.sh"
 step "nodes ready" kubectl wait --for=condition=Ready nodes --all --timeout=120s
