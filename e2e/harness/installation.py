@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
@@ -30,6 +31,7 @@ CRDS = (
     "topics.mq.gantry.dev",
 )
 IDLE_RSS_MB = {"controller": 80, "broker": 100, "door": 80, "operator": 140}
+TEST_NAMESPACES = "e2e-"
 INSTALL_PATIENCE_S = 120.0
 DELETE_PATIENCE_S = 120.0
 
@@ -60,7 +62,7 @@ def workers(kube: Kube) -> list[str]:
 
 def new_namespace(kube: Kube) -> Kube:
     """Make a namespace with a name of its own, restricted by the Pod Security Standards."""
-    found = kube.within(f"e2e-{secrets.token_hex(4)}")
+    found = kube.within(f"{TEST_NAMESPACES}{secrets.token_hex(4)}")
     found.create_namespace()
     return found
 
@@ -101,6 +103,7 @@ def remove(kube: Kube) -> None:
     """Remove release, groups, volumes and definitions, whatever an earlier run left.
 
     The namespace goes as a whole, and the operator, which is in it, lets everything go at its end.
+    A run that was interrupted has left namespaces of its tests, too.
     """
     delete = ("delete", "namespace", NAMESPACE, "--ignore-not-found")
     try:
@@ -109,6 +112,10 @@ def remove(kube: Kube) -> None:
         print(f"no operator was there to let the namespace go: {error}", flush=True)
         _take_finalizers_off(kube)
         kube.ctl(*delete, timeout_s=DELETE_PATIENCE_S)
+    _take_finalizers_off(kube)
+    for namespace in kube.list("namespaces"):
+        if namespace["metadata"]["name"].startswith(TEST_NAMESPACES):
+            kube.delete("namespace", namespace["metadata"]["name"])
     for kind in ("clusterrole", "clusterrolebinding"):  # what a release has outside its namespace
         kube.delete(kind, f"{NAMESPACE}-{RELEASE}-operator")
     for definition in CRDS:
@@ -121,9 +128,11 @@ def remove(kube: Kube) -> None:
 
 
 def _take_finalizers_off(kube: Kube) -> None:
-    """For an operator that had crashed, or was of a version that let nothing go at its end."""
+    """In all namespaces, for an operator that crashed, or went before what a test had made."""
     for definition in CRDS:
         if kube.get("crd", definition) is None:
             continue
-        for found in kube.list(definition):
-            kube.patch(definition, found["metadata"]["name"], {"metadata": {"finalizers": None}})
+        found = json.loads(kube.ctl("get", definition, "--all-namespaces", "-o", "json"))
+        for meta in (one["metadata"] for one in found["items"]):
+            there = kube.within(meta["namespace"])
+            there.patch(definition, meta["name"], {"metadata": {"finalizers": None}})
