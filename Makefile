@@ -67,6 +67,11 @@ measure-fronts: venv ## a Java client's write gap when a front or the master beh
 	@mkdir -p build/bench
 	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.fronts --kills $(or $(KILLS),50) | tee build/bench/fronts.jsonl
 
+.PHONY: measure-grpc
+measure-grpc: venv ## a Java gRPC client at our proxy and at rocketmq-proxy, ROUNDS (default 5) each, then KILLS (default 100)
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.grpc_proxies --rounds $(or $(ROUNDS),5) --kills $(or $(KILLS),100) | tee build/bench/grpc.jsonl
+
 .PHONY: measure-growth
 measure-growth: venv ## two broker groups become four and then one, under Java clients: moves, write gaps, losses
 	@mkdir -p build/bench

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHEETS = tuple(
     map(
         suite.bench,
-        ("controller", "broker", "kills", "fronts", "groups", "queues", "lites", "filters"),
+        ("controller", "broker", "kills", "fronts", "groups", "queues", "lites", "filters", "grpc"),
     )
 )
 PROFILE = suite.bench("profile")

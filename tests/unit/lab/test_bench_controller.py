@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).parents[3]
-BENCH, BROKERS, _, _, _, QUEUES, _, _ = SHEETS
+BENCH, BROKERS, _, _, _, QUEUES, *_ = SHEETS
 EMPTY = Reply(), memoryview(b"")
 name = controller_work.name
 

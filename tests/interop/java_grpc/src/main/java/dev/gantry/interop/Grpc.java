@@ -21,7 +21,8 @@ import org.apache.rocketmq.client.apis.producer.Producer;
  * one of them, unless {@code -Dgantry.tls=true}. Prints a line per event:
  * {@code READY}, {@code ACK key}, {@code NACK key error}, {@code GOT key attempt}, {@code DONE key} for a message that
  * the server has acknowledged to be consumed, {@code UNSURE key error} where that answer is missing,
- * {@code FAILED key} for one that is to come again, {@code ERROR error};
+ * {@code FAILED key} for one that is to come again, {@code LEFT key} for one that is not acknowledged and therefore
+ * does, {@code ERROR error};
  * {@code LATER key moment} for one that is sent for a moment of the next seconds, {@code BACK key} if it was taken back.
  * {@code RANK key attempt priority} for one that is taken by itself, of which the first is left at its first attempt.
  * It signs as {@code CLIENT_ACCESS_KEY}, with {@code CLIENT_SECRET_KEY}, where these are in its environment.
@@ -66,7 +67,10 @@ public final class Grpc {
                 lite(server, topic, args[3], args[4].split(","));
                 break;
             case "simple":
-                simple(server, topic, args[3]);
+                simple(server, topic, args[3], false);
+                break;
+            case "careless":
+                simple(server, topic, args[3], true);
                 break;
             default:
                 throw new IllegalArgumentException(args[0]);
@@ -236,8 +240,9 @@ public final class Grpc {
         Thread.currentThread().join();
     }
 
-    /** Takes messages and acknowledges each. */
-    private static void simple(ClientConfiguration server, String topic, String group) throws Exception {
+    /** Takes messages and acknowledges each; or leaves each tenth one at its first attempt, so that it comes again. */
+    private static void simple(ClientConfiguration server, String topic, String group, boolean leaves)
+        throws Exception {
         SimpleConsumer consumer = ClientServiceProvider.loadService().newSimpleConsumerBuilder()
             .setClientConfiguration(server)
             .setConsumerGroup(group)
@@ -249,7 +254,11 @@ public final class Grpc {
             try {
                 for (MessageView message : consumer.receive(AT_ONCE, INVISIBLE)) {
                     say("GOT " + key(message) + " " + message.getDeliveryAttempt());
-                    acknowledge(consumer, message);
+                    if (leaves && message.getDeliveryAttempt() == 1 && key(message).endsWith("3")) {
+                        say("LEFT " + key(message));
+                    } else {
+                        acknowledge(consumer, message);
+                    }
                 }
             } catch (ClientException | RuntimeException error) {
                 say("ERROR " + word(error));
