@@ -16,6 +16,9 @@ from gantry_protocol.errors import GantryError
 OURS, THEIRS = "grpc", "rocketmq-proxy"
 """Both proxies, as the benchmarks of their lines are called."""
 
+PACE = 0.5
+"""The rate of paced senders, of that which they reach alone."""
+
 Victim = Literal["proxy", "master"]
 
 UNITS: dict[str, tuple[str, int]] = {
@@ -32,6 +35,8 @@ UNITS: dict[str, tuple[str, int]] = {
     "beside_per_s": ("1/s", 0),
     "kept_percent": ("%", 0),
     "grpc_per_s": ("1/s", 0),
+    "paced_kept_percent": ("%", 0),
+    "paced_grpc_per_s": ("1/s", 0),
     "alone_cpu_us": ("us", 1),
     "beside_cpu_us": ("us", 1),
     "cpu_ratio": ("1", 2),
@@ -142,13 +147,21 @@ class Straight(msgspec.Struct, frozen=True):
         return 1e6 * self.master_s / (self.messages + self.beside)
 
 
-def store(alone: Straight, beside: Straight) -> dict[str, float]:
-    """The figures of the store behind a proxy: what its own senders keep beside gRPC clients."""
+def store(alone: Straight, beside: Straight, paced: Straight) -> dict[str, float]:
+    """The figures of the store behind a proxy: what its own senders keep beside gRPC clients.
+
+    Args:
+        alone: as fast as they are answered.
+        beside: the same, beside gRPC clients.
+        paced: these again, with senders at the rate of ``PACE`` of that alone.
+    """
     return {
         "alone_per_s": alone.per_s,
         "beside_per_s": beside.per_s,
         "kept_percent": 100 * beside.per_s / alone.per_s,
         "grpc_per_s": beside.beside / beside.seconds,
+        "paced_kept_percent": 100 * paced.per_s / (PACE * alone.per_s),
+        "paced_grpc_per_s": paced.beside / paced.seconds,
         "alone_cpu_us": alone.cpu_us,
         "beside_cpu_us": beside.cpu_us,
         "cpu_ratio": beside.cpu_us / alone.cpu_us,

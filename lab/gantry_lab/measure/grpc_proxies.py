@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 from gantry_cli.client import brokers, groups
+from gantry_cli.client.routes import Queue
 from gantry_cli.client.session import Session, session
 from gantry_cli.output import print_json
 from gantry_cli.progress import Estimate, estimated
@@ -68,7 +69,7 @@ class GrpcWish(msgspec.Struct, frozen=True):
 
     rounds: int = 5
     seconds: float = 5.0
-    warmup_s: float = 10.0
+    warmup_s: float = 20.0
     threads: int = 16
     kills: int = 100
 
@@ -195,10 +196,41 @@ def beside_of(side: str) -> str:
     return f"gantry-bench-{side}-beside"
 
 
+class RemotingSenders:
+    """Remoting senders straight at the master, one request outstanding each.
+
+    Args:
+        members: the group.
+        queues: of the topic.
+        count: how many.
+    """
+
+    def __init__(self, members: Members, queues: Sequence[Queue], count: int) -> None:
+        self._members = members
+        self._queues = queues
+        self._count = count
+
+    async def window(
+        self, seconds: float, beside: Side | None = None, per_second: float | None = None
+    ) -> Straight:
+        """A window of theirs, alone or beside gRPC clients at a proxy.
+
+        Args:
+            seconds: of the window.
+            beside: whose clients send meanwhile; None: nobody's.
+            per_second: the rate at which they send; None: as fast as they are answered.
+        """
+        work = Sends(STRAIGHT_TOPIC, self._queues, self._count)
+        # Each window has its own connections: idle ones are ended between two of them.
+        with closing(await asyncio.to_thread(load_of, work, self._queues, self._count)) as load:
+            load.per_second = per_second
+            return await straight(self._members, load, seconds, beside)
+
+
 async def straight(
     members: Members, load: FrameLoad, seconds: float, beside: Side | None
 ) -> Straight:
-    """A window of remoting senders, alone or beside gRPC clients at a proxy."""
+    """The figures of a window of this load."""
     loop = asyncio.get_running_loop()
     edges: list[tuple[int, float]] = []
 
@@ -241,8 +273,7 @@ async def rates(directory: Path, wish: GrpcWish, shown: Estimate) -> None:
             await stack.enter_async_context(client)
             sides[name] = Side(name, pid, client, members, wish.threads)
         queues = (await named.routes.fetch(STRAIGHT_TOPIC)).writable
-        work = Sends(STRAIGHT_TOPIC, queues, wish.threads)
-        load = stack.enter_context(closing(load_of(work, queues, wish.threads)))
+        senders = RemotingSenders(members, queues, wish.threads)
         for side in sides.values():
             await side.send(wish.warmup_s)
             await side.receive(wish.warmup_s)
@@ -251,7 +282,7 @@ async def rates(directory: Path, wish: GrpcWish, shown: Estimate) -> None:
             members.check()
             proxies.check()
             theirs.check()
-            await one_round(number, wish, members, load, sides, figures)
+            await one_round(number, wish, senders, sides, figures)
             step()
         for name, side in sides.items():
             figures.note(name, "receive", lost=await side.missing())
@@ -261,8 +292,7 @@ async def rates(directory: Path, wish: GrpcWish, shown: Estimate) -> None:
 async def one_round(
     number: int,
     wish: GrpcWish,
-    members: Members,
-    load: FrameLoad,
+    senders: RemotingSenders,
     sides: dict[str, Side],
     figures: Figures,
 ) -> None:
@@ -270,19 +300,20 @@ async def one_round(
     order = account.order(number)
     sends = {name: await sides[name].send(wish.seconds) for name in order}
     received = {name: await sides[name].receive(wish.seconds) for name in order}
-    alone = await straight(members, load, wish.seconds, None)
+    alone = await senders.window(wish.seconds)
     for case, found in (("send", sends), ("receive", received)):
         figures.note(OURS, case, ratio=account.ratio(found[OURS], found[THEIRS]))
         for name in order:
             figures.note(name, case, **found[name])
     for name in order:
-        beside = await straight(members, load, wish.seconds, sides[name])
-        figures.note(name, "store", **account.store(alone, beside))
+        beside = await senders.window(wish.seconds, sides[name])
+        paced = await senders.window(wish.seconds, sides[name], account.PACE * alone.per_s)
+        figures.note(name, "store", **account.store(alone, beside, paced))
 
 
 def round_s(wish: GrpcWish) -> float:
     """About how long a round takes."""
-    return 7 * wish.seconds + 3 * WARMUP_S + 2 * (REST_S + POLL_S)
+    return 9 * wish.seconds + 5 * WARMUP_S + 4 * REST_S + 2 * POLL_S
 
 
 # ---- kills

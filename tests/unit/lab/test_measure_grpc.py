@@ -62,11 +62,14 @@ def test_each_proxy_begins_every_second_round() -> None:
 def test_the_master_s_cpu_is_by_message_of_either_kind() -> None:
     alone = Straight(messages=10_000, beside=0, seconds=2.0, master_s=0.5)
     beside = Straight(messages=6_000, beside=2_000, seconds=2.0, master_s=0.44)
-    assert account.store(alone, beside) == {
+    paced = Straight(messages=4_500, beside=1_000, seconds=2.0, master_s=0.4)
+    assert account.store(alone, beside, paced) == {
         "alone_per_s": 5_000.0,
         "beside_per_s": 3_000.0,
         "kept_percent": pytest.approx(60),
         "grpc_per_s": 1_000.0,
+        "paced_kept_percent": pytest.approx(90),
+        "paced_grpc_per_s": 500.0,
         "alone_cpu_us": pytest.approx(50),
         "beside_cpu_us": pytest.approx(55),
         "cpu_ratio": pytest.approx(1.1),
