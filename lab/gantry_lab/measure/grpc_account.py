@@ -177,7 +177,7 @@ def order(number: int) -> tuple[str, str]:
 
 
 def victims(kills: int) -> Iterator[Victim]:
-    """Whoever is killed: a proxy and the master in turn."""
+    """The victim of each kill: a proxy and the master in turn."""
     for number in range(kills):
         yield "master" if number % 2 else "proxy"
 

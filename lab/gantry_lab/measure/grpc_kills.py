@@ -1,10 +1,10 @@
 """Kills of our proxies and of the master while clients that speak gRPC consume.
 
 Two proxies stand before a group; an official Java client sends, one consumes as a push consumer,
-and one as a simple consumer that leaves each tenth message unacknowledged at first. Whoever most
-clients are connected to is killed, or the master, and the next kill waits until everything flows
-again. In the end all that was acknowledged must have been handed out, all that was left must have
-come again, and the brokers must count nothing as not done.
+and one as a simple consumer that leaves each tenth message unacknowledged at first. The proxy that
+most clients are connected to is killed, or the master, and the next kill waits until everything
+flows again. In the end all that was acknowledged must have been handed out, all that was left must
+have come again, and the brokers must count nothing as not done.
 """
 
 from __future__ import annotations

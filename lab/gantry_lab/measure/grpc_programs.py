@@ -154,7 +154,8 @@ class JavaProcess:
                 self._heard([kind, *words])
             elif not expected.done():
                 expected.set_result(words)
-        for waiting in (self._start, *self._expected.values()):
+        waited_for: list[asyncio.Future[Any]] = [self._start, *self._expected.values()]
+        for waiting in waited_for:
             if not waiting.done():
                 waiting.set_exception(self._ended())
                 waiting.exception()  # whoever waited may have given up

@@ -121,7 +121,7 @@ class Figures:
 # ---- rates
 
 
-class Side:
+class ProxySide:
     """One proxy, and the client at it.
 
     Args:
@@ -211,7 +211,7 @@ class RemotingSenders:
         self._count = count
 
     async def window(
-        self, seconds: float, beside: Side | None = None, per_second: float | None = None
+        self, seconds: float, beside: ProxySide | None = None, per_second: float | None = None
     ) -> Straight:
         """A window of theirs, alone or beside gRPC clients at a proxy.
 
@@ -228,7 +228,7 @@ class RemotingSenders:
 
 
 async def straight(
-    members: Members, load: FrameLoad, seconds: float, beside: Side | None
+    members: Members, load: FrameLoad, seconds: float, beside: ProxySide | None
 ) -> Straight:
     """The figures of a window of this load."""
     loop = asyncio.get_running_loop()
@@ -271,7 +271,7 @@ async def rates(directory: Path, wish: GrpcWish, shown: Estimate) -> None:
             home = directory / f"client-{name}"
             client = load_client(home, endpoints, topic_of(name), beside_of(name), GROUP)
             await stack.enter_async_context(client)
-            sides[name] = Side(name, pid, client, members, wish.threads)
+            sides[name] = ProxySide(name, pid, client, members, wish.threads)
         queues = (await named.routes.fetch(STRAIGHT_TOPIC)).writable
         senders = RemotingSenders(members, queues, wish.threads)
         for side in sides.values():
@@ -293,7 +293,7 @@ async def one_round(
     number: int,
     wish: GrpcWish,
     senders: RemotingSenders,
-    sides: dict[str, Side],
+    sides: dict[str, ProxySide],
     figures: Figures,
 ) -> None:
     """Each window once, in the order of this round."""
