@@ -27,9 +27,12 @@ from gantry_protocol.frame import MAX_FRAME_BYTES
 from gantry_protocol.hosts import split_address
 
 from gantry_lab.bench.results import Latencies, percentile
+from gantry_lab.bench.tls import TlsSocket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from gantry_lab.bench.tls import Trust
 
 ANSWER_PATIENCE_S = 15.0  # longer than any server here leaves a request unanswered
 CONNECT_PATIENCE_S = 5.0
@@ -48,6 +51,12 @@ class Numbers(msgspec.Struct, rename="camel", gc=False):
 
     next_begin_offset: str = ""
     max_offset: str = ""
+    queue_offset: str = ""
+    pop_time: str = ""
+    invisible_time: str = ""
+    revive_qid: str = ""
+    start_offset_info: str = ""
+    msg_offset_info: str = ""
 
 
 class Reply(msgspec.Struct, gc=False):
@@ -69,11 +78,16 @@ class SlotWork:
         codes: answers that mean done.
         refusals: other answers that are let go by: so many, and one in a hundred; 0: none.
         messages: that answers which mean done stand for, so far.
+        woken: slots of the connection whose answer was judged last, which have work again; the
+            load empties it, and asks each that is idle for its ``first`` frame.
+        ended: nobody waits for the answers that are still to come.
     """
 
     codes = DONE
     refusals = 0
     messages = 0
+    woken: Sequence[int] = ()
+    ended = False
 
     def first(self, slot: int) -> bytes | bytearray | None:
         """The frame a slot begins with, or repeats after a refusal; None if it has none."""
@@ -122,7 +136,7 @@ class Lane:
 
     __slots__ = ("buffer", "filled", "slots", "socket", "view")
 
-    def __init__(self, slots: range, connected: socket.socket) -> None:
+    def __init__(self, slots: range, connected: socket.socket | TlsSocket) -> None:
         self.slots = slots
         self.socket = connected
         self.buffer = bytearray(BUFFER_BYTES)
@@ -149,6 +163,7 @@ class FrameLoad:
         addresses: of the servers.
         connections: how many.
         outstanding: slots of each.
+        trust: whom TLS believes; None: connections are plain.
 
     Attributes:
         per_second: None: a slot asks again as soon as it has its answer; else so many requests are
@@ -156,7 +171,12 @@ class FrameLoad:
     """
 
     def __init__(
-        self, work: SlotWork, addresses: Sequence[str], connections: int, outstanding: int = 1
+        self,
+        work: SlotWork,
+        addresses: Sequence[str],
+        connections: int,
+        outstanding: int = 1,
+        trust: Trust | None = None,
     ) -> None:
         """Connect.
 
@@ -170,6 +190,7 @@ class FrameLoad:
         self.open = 0  # requests without an answer
         self._sent_s = [NOT_OPEN] * (connections * outstanding)
         self._outstanding = outstanding
+        self._trust = trust
         self._lanes: list[Lane] = []
         self._by_number: dict[int, Lane] = {}
         self._idle: deque[int] = deque()  # slots of a paced load that wait for their turn
@@ -195,11 +216,18 @@ class FrameLoad:
             connected = socket.create_connection((host, port), CONNECT_PATIENCE_S)
         except OSError as error:
             raise GantryError(f"No connection to {address}: {error}.") from error
+        wire: socket.socket | TlsSocket = connected
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._trust is not None:
+                wire = TlsSocket(connected, self._trust)
+        except OSError as error:
+            connected.close()
+            raise GantryError(f"No TLS connection to {address}: {error}.") from error
         connected.settimeout(None)  # a time-out would cost a system call per read
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = number * self._outstanding
-        lane = Lane(range(first, first + self._outstanding), connected)
+        lane = Lane(range(first, first + self._outstanding), wire)
         self._lanes.append(lane)
         self._by_number[connected.fileno()] = lane
         self._poll.register(connected.fileno(), select.EPOLLIN)
@@ -227,7 +255,9 @@ class FrameLoad:
         return await self._aside(lambda: self._window(warmup_s, seconds, at_edge))
 
     async def finish(self, patience_s: float, at_edge: Callable[[], None] = lambda: None) -> Window:
-        """Let every slot work until it has nothing left to do; all of it is counted.
+        """Let every slot work until it has nothing left to do, or the work has ended.
+
+        All of it is counted.
 
         Raises:
             GantryError: an answer was wrong or did not come in time.
@@ -289,7 +319,7 @@ class FrameLoad:
         )
 
     def _all_answered(self, patience_s: float) -> None:
-        if self.open:
+        if self.open and not self.work.ended:
             raise GantryError(f"{self.open} requests were not answered within {patience_s:.0f} s.")
 
     def _begin(self) -> None:
@@ -320,21 +350,26 @@ class FrameLoad:
 
     def _turn_until(self, end_s: float) -> None:
         """Serve the sockets until then, or until no answer is due and none will be."""
-        lanes, poll = self._by_number, self._poll.poll
+        lanes, poll, work = self._by_number, self._poll.poll, self.work
         pace = self.per_second if self._sending else None
-        while (self.open or pace) and (left := end_s - perf_counter()) > 0:
+        while (self.open or pace) and not work.ended and (left := end_s - perf_counter()) > 0:
             if self._stop.is_set():
                 raise GantryError("The load was stopped.")
             if pace:
                 self._begin_due(pace)
             for descriptor, _ in poll(min(left, PACE_S if pace else 0.5)):
-                self._readable(lanes[descriptor])
+                lane = lanes[descriptor]
+                self._readable(lane)
+                while self._trust is not None and lane.socket.has_more:  # type: ignore[union-attr]
+                    self._readable(lane)
 
     def _readable(self, lane: Lane) -> None:
         """Bytes came; slots whose answers are whole go on."""
         try:
             filled = lane.filled
             got = lane.socket.recv_into(lane.view[filled:] if filled else lane.view)
+        except BlockingIOError:
+            return  # TLS has nothing for us yet
         except OSError as error:
             raise GantryError(f"A server ended a connection under load: {error}.") from error
         if not got:
@@ -357,6 +392,8 @@ class FrameLoad:
             frame = self._answered(lane, reply, lane.view[header_end:stop], now)
             if frame is not None:
                 out.append(frame)
+            if self.work.woken:
+                out += self._woken(now)
             at = stop
         if at == end:
             lane.filled = 0
@@ -388,6 +425,14 @@ class FrameLoad:
         if self.per_second is not None:
             self._idle.append(slot)
         return None
+
+    def _woken(self, now_s: float) -> list[bytes | bytearray]:
+        """The frames of slots that have work again; later all slots are asked anyway."""
+        slots, self.work.woken = self.work.woken, ()
+        if not self._sending:
+            return []
+        idle = [slot for slot in slots if self._sent_s[slot] == NOT_OPEN]
+        return [frame for slot in idle if (frame := self._next(slot, now_s)) is not None]
 
     def _send(self, lane: Lane, frames: list[bytes | bytearray]) -> None:
         if not frames:
