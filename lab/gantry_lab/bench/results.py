@@ -33,16 +33,24 @@ Runs = list[dict[str, float]]
 UNITS = {
     "messages_per_s": ("1/s", 0),
     "flood_per_s": ("1/s", 0),
+    "plain_per_s": ("1/s", 0),
+    "off_per_s": ("1/s", 0),
     "ops_per_s": ("1/s", 0),
     "mb_per_s": ("MB/s", 1),
     "p50_ms": ("ms", 2),
     "p99_ms": ("ms", 2),
+    "late_p99_ms": ("ms", 0),
+    "late_max_ms": ("ms", 0),
     "gap_ms": ("ms", 0),
     "leader_cpu_us": ("us", 1),
     "followers_cpu_us": ("us", 1),
     "master_cpu_us": ("us", 1),
     "replicas_cpu_us": ("us", 1),
     "generator_cpu_us": ("us", 1),
+    "plain_master_cpu_us": ("us", 1),
+    "plain_generator_cpu_us": ("us", 1),
+    "off_master_cpu_us": ("us", 1),
+    "off_generator_cpu_us": ("us", 1),
     "generator_cpu_percent": ("%", 0),
     "leader_cpu_percent": ("%", 1),
     "spared_percent": ("%", 1),
@@ -66,7 +74,8 @@ UNITS = {
     "time_limit_reached": ("1", 0),
 }
 """Unit and decimal places by metric. CPU in microseconds is per operation or message: of the one
-that leads, of all others together, of the load generator."""
+that leads, of all others together, of the load generator. `plain_…` and `off_…`: of the way that
+another one is compared with."""
 
 
 class FigureLine(msgspec.Struct, frozen=True):

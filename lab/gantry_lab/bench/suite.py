@@ -59,8 +59,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         kills: processes to lose in the cases that lose them; None: as many as the case wants.
         against: an address of servers that run already; None: ours are started.
         label: the name of the benchmark in its lines.
-        log_bytes: what an empty replica has to copy, and what is read from the disk; pull-hot
-            writes no more than a quarter of a gigabyte of it.
+        log_bytes: what an empty replica has to copy, and what is read from the disk; pull-hot and
+            pop-64 write no more than a quarter of a gigabyte of it.
         queues: of queues-1m.
         rounds: a file that keeps the finished rounds of kills-1000; None: nothing is kept.
     """

@@ -112,8 +112,8 @@ def _options(of: Bench) -> list[click.Option]:
                 metavar="HOST:PORT",
                 callback=_address,
                 help="One of the servers that run already, of any make, instead of ours; a name "
-                "server will do for brokers. Groups group-0000000 and on, or the topic "
-                "gantry-bench, are written to.",
+                "server will do for brokers. Groups group-0000000 and on, or topics that begin "
+                "with gantry-bench, are written to.",
             ),
         ]
     if any(case.time.log for case in of.case):

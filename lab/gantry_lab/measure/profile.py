@@ -32,6 +32,8 @@ LOAD_SHARE = 0.3  # of a processor: a broker that uses more is under load
 START_WITHIN_S = 120.0
 REST = "event loop, the rest"
 PARTS = (
+    ("gantry_broker/clients/pop", "pops: what is in flight, taking it, receipts"),
+    ("gantry_broker/clients/core/pop", "pops: what is in flight, taking it, receipts"),
     ("gantry_broker/clients/pull", "pulls: checks, what is held, the answer"),
     ("gantry_broker/clients", "sends and other requests: checks, properties, the answer"),
     ("gantry_broker/member/writes", "sends and other requests: checks, properties, the answer"),

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-THROUGHPUT = ("send-64-1r", "pull-hot")
+THROUGHPUT = ("send-64-1r", "pull-hot", "pop-64", "tls-64", "repeats-64")
 
 
 def bench(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
@@ -33,10 +33,23 @@ def test_figures_of_a_group(tmp_path: Path) -> None:
         assert found[case, "messages_per_s"] > 0
         assert found[case, "master_cpu_us"] > 0
         assert found[case, "generator_cpu_us"] > 0
+    for case, other in (("tls-64", "plain_per_s"), ("repeats-64", "off_per_s")):
+        assert found[case, other] > 0
+        assert found[case, "ratio"] > 0
     assert found["kills-1000", "acknowledged"] > 0
     assert found["kills-1000", "lost"] == 0
     assert found["kills-1000", "duplicated"] == 0
     assert on["machine"]["cpus"] >= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_messages_that_nobody_acknowledges_come_again(tmp_path: Path) -> None:
+    done = bench("--case", "pop-timers", "--runs", "1", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *figures, _ = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {one["metric"]: one["median"] for one in figures}
+    assert found["acknowledged"] >= 2000
+    assert 0 <= found["late_p99_ms"] <= found["late_max_ms"]
     assert list(tmp_path.iterdir()) == []
 
 

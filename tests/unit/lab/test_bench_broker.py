@@ -16,6 +16,7 @@ from gantry_lab.bench.broker import frames
 from gantry_lab.bench.broker.kills import Account, Round, Rounds
 from gantry_lab.bench.broker.many_queues import topic
 from gantry_lab.bench.broker.target import ProcessGroup
+from gantry_lab.bench.broker.ways import compared, stores_once
 from gantry_lab.bench.broker.work import FILL_BATCH, SAMPLE_EVERY, Fill, Pulls, Scatter, Sends
 from gantry_lab.bench.load import FrameLoad, Numbers, Reply, Window, decode_reply
 from gantry_lab.bench.results import UNITS, Latencies
@@ -103,6 +104,20 @@ def test_lanes_never_share_a_key() -> None:
         for _ in range(3)
     }
     assert len(keys) == 192
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_work_that_is_made_again_never_repeats_a_key(batch: int) -> None:
+    """Brokers would take its messages for repeats, and store none of them."""
+    keys = []
+    for work in (Sends("orders", QUEUES, 2, batch), Sends("orders", QUEUES, 2, batch)):
+        for lane in range(2):
+            command, header = sent(work.first(lane))
+            texts = [header.properties or ""]
+            if batch > 1:
+                texts = [one.properties for one in split_batch(command.body)]
+            keys += [decode_properties(text)["UNIQ_KEY"] for text in texts]
+    assert len(keys) == len(set(keys)) == 4 * batch
 
 
 @pytest.mark.parametrize("offset", [0, 7, 12_345, 2**63 - 1])
@@ -276,7 +291,52 @@ async def test_a_connection_that_ends_is_told() -> None:
         await server.stop(0)
 
 
+@pytest.mark.parametrize("knows_keys", [True, False])
+async def test_it_is_seen_whether_a_broker_stores_a_repeat_once(knows_keys: bool) -> None:
+    stored: list[str] = []
+
+    def store(request: RemotingCommand) -> RemotingCommand:
+        header = from_ext(SendMessageRequestHeaderV2, request.ext)
+        key = decode_properties(header.properties or "")["UNIQ_KEY"]
+        if not (knows_keys and key in stored):
+            stored.append(key)
+        at = stored.index(key) if knows_keys else len(stored) - 1
+        return reply(request, ext={"msgId": "X", "queueId": "0", "queueOffset": str(at)})
+
+    server = RemotingServer(lambda _conn, request: store(request))
+    port = await server.start("127.0.0.1", 0)
+    try:
+        queue = Queue("group", 0, f"127.0.0.1:{port}")
+        assert await stores_once(queue) == knows_keys
+    finally:
+        await server.stop(0)
+    assert len(stored) == (1 if knows_keys else 2)
+
+
+async def test_a_broker_that_does_not_say_where_a_message_is_ends_the_measurement() -> None:
+    server = RemotingServer(lambda _conn, request: reply(request))
+    port = await server.start("127.0.0.1", 0)
+    try:
+        with pytest.raises(GantryError, match="did not say where"):
+            await stores_once(Queue("group", 0, f"127.0.0.1:{port}"))
+    finally:
+        await server.stop(0)
+
+
 # ---- what is made of it
+
+
+def test_a_way_is_compared_with_the_other_one_of_the_same_run() -> None:
+    one = {"messages_per_s": 900.0, "p99_ms": 3.0, "master_cpu_us": 50.0, "generator_cpu_us": 20.0}
+    other = {"messages_per_s": 1200.0, "p99_ms": 2.0, "master_cpu_us": 40.0}
+    found = compared(one, other | {"generator_cpu_us": 10.0}, "plain")
+    assert found == one | {
+        "ratio": 0.75,
+        "plain_per_s": 1200.0,
+        "plain_master_cpu_us": 40.0,
+        "plain_generator_cpu_us": 10.0,
+    }
+    assert set(found) <= set(UNITS)
 
 
 def test_cpu_is_told_per_message() -> None:
@@ -378,7 +438,11 @@ WANTED = [
     ("send-64-3r", "p99_ms", "<= 25"),
     ("batch32-1r", "messages_per_s", ">= 150000"),
     ("pull-hot", "messages_per_s", ">= 200000"),
+    ("pop-64", "messages_per_s", "1 x java-5.5.0"),
+    ("pop-timers", "late_p99_ms", "<= 1000"),
     ("pull-cold", "mb_per_s", ">= 100"),
+    ("tls-64", "ratio", ">= 0.75"),
+    ("repeats-64", "ratio", ">= 0.9"),
     ("queues-1m", "created_s", "<= 600"),
     ("queues-1m", "rss_mb", "<= 2048"),
     ("queues-1m", "restart_s", "<= 60"),

@@ -5,10 +5,14 @@ client uses unless it is told otherwise. The generator shares its processors wit
 measures, so nothing is encoded per request: what differs from one to the next (the unique key, an
 offset) is a number of fixed width, overwritten where it stands. What it refuses: to patch a
 number that does not fit its place.
+
+Rule protected: no two messages of any templates have one unique key, except where `numbered` is
+asked for it. A broker that takes a send for a repeat stores nothing, and answers it all the same.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from typing import TYPE_CHECKING
@@ -19,6 +23,7 @@ from gantry_protocol.command import request
 from gantry_protocol.frame import encode
 from gantry_protocol.headers.client import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.headers.pop import PopMessageRequestHeader
 from gantry_protocol.lite import LITE_TOPIC
 from gantry_protocol.records.batch import BatchMessage, encode_batch
 from gantry_protocol.records.properties import UNIQ_KEY, WAIT_STORE_MSG_OK, encode_properties
@@ -35,24 +40,35 @@ PULL_COUNT = 32  # the Java consumer's pullBatchSize
 SUSPEND_MS = 15_000
 VERSION = 477  # an ordinal of a 5.x client; informational
 
-_KEY = "AC1100010000{:012X}{:08X}"  # 32 hexadecimal digits: address and process, lane, number
+_KEY = "AC1100010000{:012X}{:08X}"  # 32 hexadecimal digits: address and process, source, number
 _LITE_NAME = "s{:08X}"
 _KEY_NUMBER = b"0BE9C600"  # stands in a template until it is patched; so do the next two
 _OFFSET = b"1234567890123456789"
 _QUEUE = b"1023456789"
+_BORN = b"9876543210123"
+_SOURCES = (  # of each template another, in any process
+    number
+    for number in itertools.count(int(time.time()) << 16)
+    if _KEY_NUMBER not in b"%012X" % number  # or it would be patched, too
+)
+_ANY_QUEUE, _FROM_FIRST = -1, 0  # upstream's ConsumeInitMode.MIN
 _MAY_SUSPEND, _HAS_SUBSCRIPTION = 2, 4
 
 
 class FrameTemplate:
     """One request with places for numbers; `frame` is the one that was made last."""
 
-    __slots__ = ("_keys", "_offset_at", "_queue_at", "_sent", "_topic_at", "_topic_size", "frame")
+    __slots__ = (
+        *("_born_at", "_keys", "_offset_at", "_queue_at", "_sent", "_topic_at", "_topic_size"),
+        "frame",
+    )
 
     def __init__(self, slot: int, command: RemotingCommand) -> None:
         command.language, command.version, command.opaque = "JAVA", VERSION, slot
         self.frame = bytearray(encode(command))
         self._offset_at = self.frame.find(_OFFSET)
         self._queue_at = self.frame.find(_QUEUE)
+        self._born_at = self.frame.find(_BORN)
         topic = (command.ext or {}).get("b", "").encode()
         self._topic_at, self._topic_size = self.frame.find(b'"%b"' % topic) + 1, len(topic)
         self._keys = [match.start() for match in re.finditer(_KEY_NUMBER, self.frame)]
@@ -82,6 +98,11 @@ class FrameTemplate:
         self._put(self._offset_at, len(_OFFSET), offset)
         return self.frame
 
+    def born_at(self, now_ms: int) -> bytearray:
+        """The frame, as a client makes it at this time; ms since 1970."""
+        self._put(self._born_at, len(_BORN), now_ms)
+        return self.frame
+
     def to(self, topic: str, queue_id: int) -> bytearray:
         """Like `next`, to another queue; topics are of one length."""
         name = topic.encode()
@@ -99,8 +120,7 @@ class FrameTemplate:
 
 def send(lane: int, topic: str, queue: Queue, body: bytes) -> FrameTemplate:
     """SendMessageV2 (310): one message."""
-    properties = _properties(lane)
-    ext = _send_ext(topic, queue, properties, False)
+    ext = _send_ext(topic, queue, _properties(next(_SOURCES)), False)
     return FrameTemplate(lane, request(RequestCode.SEND_MESSAGE_V2, ext, body))
 
 
@@ -129,8 +149,9 @@ def lite_key(number: int) -> str:
 
 def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> FrameTemplate:
     """SendBatchMessage (320): `count` messages with keys of their own."""
-    messages = encode_batch(BatchMessage(body, _properties(lane)) for _ in range(count))
-    ext = _send_ext(topic, queue, _properties(lane), True)
+    properties = _properties(next(_SOURCES))
+    messages = encode_batch(BatchMessage(body, properties) for _ in range(count))
+    ext = _send_ext(topic, queue, properties, True)
     return FrameTemplate(lane, request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
 
 
@@ -153,6 +174,27 @@ def pull(lane: int, topic: str, queue: Queue) -> FrameTemplate:
     return FrameTemplate(lane, request(RequestCode.PULL_MESSAGE, to_ext(header)))
 
 
+def pop(slot: int, topic: str, group: str, invisible_ms: int) -> FrameTemplate:
+    """PopMessage (200050) of up to 32 messages of any queue, from the first one on, any tag.
+
+    As a Java push consumer's, whose time is set by ``born_at``: brokers count the wait from there.
+    """
+    header = PopMessageRequestHeader(
+        consumer_group=group,
+        topic=topic,
+        queue_id=_ANY_QUEUE,
+        max_msg_nums=PULL_COUNT,
+        invisible_time=invisible_ms,
+        poll_time=SUSPEND_MS,
+        born_time=int(_BORN),
+        init_mode=_FROM_FIRST,
+        exp_type="TAG",
+        exp="*",
+        order=False,
+    )
+    return FrameTemplate(slot, request(RequestCode.POP_MESSAGE, to_ext(header)))
+
+
 def _send_ext(topic: str, queue: Queue, properties: str, is_batch: bool) -> dict[str, str]:
     header = SendMessageRequestHeaderV2(
         producer_group=PRODUCER_GROUP,
@@ -172,6 +214,6 @@ def _send_ext(topic: str, queue: Queue, properties: str, is_batch: bool) -> dict
     return to_ext(header)
 
 
-def _properties(lane: int) -> str:
-    key = _KEY.format(lane, int(_KEY_NUMBER, 16))
+def _properties(source: int) -> str:
+    key = _KEY.format(source, int(_KEY_NUMBER, 16))
     return encode_properties({UNIQ_KEY: key, WAIT_STORE_MSG_OK: "true"})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.results import Runs
     from gantry_lab.bench.stage import BenchStage
+    from gantry_lab.bench.tls import Trust
 
 SENDERS = 64
 READERS = 16
@@ -31,22 +32,34 @@ FLOOD_PER_S = 500
 QUOTAS = {"GANTRY_QUOTAS": f'{{"tenants":{{"{FLOODING}":{{"sendsPerSecond":{FLOOD_PER_S}}}}}}}'}
 
 
-def load_of(work: Work, queues: Sequence[Queue], lanes: int) -> FrameLoad:
+def load_of(
+    work: Work,
+    queues: Sequence[Queue],
+    lanes: int,
+    outstanding: int = 1,
+    trust: Trust | None = None,
+) -> FrameLoad:
     """Lane `n` is connected to the broker of queue `n` modulo their number."""
-    return FrameLoad(work, [queues[lane % len(queues)].address for lane in range(lanes)], lanes)
+    addresses = [queues[lane % len(queues)].address for lane in range(lanes)]
+    return FrameLoad(work, addresses, lanes, outstanding, trust)
 
 
 async def fill(
     client: Session, topic: str, size: int, told: Callable[[int], None] = lambda _: None
-) -> None:
+) -> int:
     """Send batches until `size` bytes of bodies are acknowledged; `told` hears of each.
+
+    Returns:
+        How many messages were.
 
     Raises:
         GantryError: batches were refused or not acknowledged.
     """
     queues = (await client.routes.fetch(topic)).writable
-    with closing(load_of(Fill(topic, queues, size, told), queues, FILL_LANES)) as load:
+    work = Fill(topic, queues, size, told)
+    with closing(load_of(work, queues, FILL_LANES)) as load:
         await load.finish(FILL_PATIENCE_S)
+    return work.messages
 
 
 async def sends(stage: BenchStage, replicas: int, batch: int = 1) -> Runs:

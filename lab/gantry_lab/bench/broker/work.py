@@ -89,6 +89,30 @@ class Fill(Sends):
         return frame if self.messages * BODY_BYTES < self._size else None
 
 
+class Single(Work):
+    """One request, once.
+
+    Args:
+        frame: of it, for slot 0.
+
+    Attributes:
+        offset: in the queue, by the answer to a send; empty before it.
+    """
+
+    def __init__(self, frame: bytes | bytearray) -> None:
+        self.offset = ""
+        self._frame = frame
+
+    def first(self, _slot: int) -> bytes | bytearray | None:
+        """The request, until it is answered."""
+        return None if self.messages else self._frame
+
+    def following(self, _slot: int, reply: Reply, _body: memoryview) -> None:
+        """Keep the answer."""
+        self.messages += 1
+        self.offset = (reply.ext or Numbers()).queue_offset
+
+
 class Scatter(Work):
     """One message for each of `places`, by whichever lane is free.
 
