@@ -41,12 +41,17 @@ def missing() -> str:
     return " and ".join(MISSING)
 
 
-def classpath(pom: Path, name: str) -> str:
-    """The jars, fetched by Maven; where they are is remembered under build/ as `name`."""
+def classpath(pom: Path, name: str, version: str | None = None) -> str:
+    """The jars, fetched by Maven; where they are is remembered under build/ as `name`.
+
+    ``version``: of RocketMQ, instead of the one that `pom` names.
+    """
     found = ROOT / "build" / name
     if not found.exists() or found.stat().st_mtime < pom.stat().st_mtime:
         found.parent.mkdir(exist_ok=True)
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={found}"]
+        if version is not None:
+            goal.append(f"-Drocketmq.version={version}")
         subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True, stdout=sys.stderr)
     return found.read_text("utf-8").strip()
 

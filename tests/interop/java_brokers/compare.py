@@ -1,4 +1,4 @@
-"""The Java brokers of RocketMQ 5.3.3 under the load of `gantry_lab bench broker`.
+"""The Java brokers of RocketMQ under the load of `gantry_lab bench broker`.
 
 Fetches them with Maven once, starts a name server (which is the controller, too) and brokers on
 loopback, and puts the same load on them that ours get:
@@ -8,7 +8,8 @@ loopback, and puts the same load on them that ours get:
 Lines carry the benchmark's name. `java-default`: upstream's defaults, which acknowledge a message
 once the master has it in memory and sync it later; one broker, and for `send-64-3r` three.
 `java-all-in-sync`: three brokers with `allAckInSyncStateSet`, which is what Gantry always does,
-except that nothing is synced before it is acknowledged here, either. Needs Java 17 or later and
+except that nothing is synced before it is acknowledged here, either. Both are 5.3.3; `java-5.5.0`
+is a broker of that version with its defaults, for consumption by POP. Needs Java 17 or later and
 Maven. Every process that it starts ends with it.
 """
 
@@ -32,7 +33,9 @@ POM = Path(__file__).parent / "pom.xml"
 KINDS = {
     "default": ("send-64-1r", "batch32-1r", "pull-hot", "send-64-3r"),
     "all-in-sync": ("send-64-3r",),
+    "5.5.0": ("pop-64", "pop-timers"),
 }
+VERSIONS = {"5.5.0": "5.5.0"}  # of kinds that are not of the version in POM
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 NAME_SERVER_HEAP, BROKER_HEAP = "256m", "1g"
@@ -53,14 +56,21 @@ def main() -> int:
     if java_load.missing():
         print(f"{java_load.missing()} not installed", file=sys.stderr)
         return 2
-    jars = java_load.classpath(POM, "java-brokers.classpath")
     failed = False
     for kind in given.kind or KINDS:
+        jars = classpath(kind)
         for case in given.case or KINDS[kind]:
             with group(kind, REPLICAS.get(case, 1), jars) as address:
                 wanted = ["--against", address, "--runs", given.runs, "--seconds", given.seconds]
                 failed |= not java_load.measured("broker", f"java-{kind}", case, wanted, CASE_S)
     return int(failed)
+
+
+def classpath(kind: str) -> str:
+    """The jars of a kind's version."""
+    version = VERSIONS.get(kind)
+    name = "java-brokers" if version is None else f"java-brokers-{version}"
+    return java_load.classpath(POM, f"{name}.classpath", version)
 
 
 @contextmanager
