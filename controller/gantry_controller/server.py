@@ -21,7 +21,7 @@ from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.key_gate import CONTROLLER
 from gantry_protocol.member_tls.mixed import MixedPort
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
-from gantry_protocol.process import log
+from gantry_protocol.process import log, runtime
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.quorum_key import KeyFile, demand_key
@@ -69,9 +69,6 @@ if TYPE_CHECKING:
 LOG_DIRECTORY = "raft"
 LOCK_WAIT_S = 10.0  # the predecessor of a restarted pod may still be closing its log
 STOP_GRACE_S = 0.5
-COLLECT_AFTER = 50_000, 20, 100
-"""Requests under way are no garbage, but each collection would walk them: Python's default is one
-after every 700 of their objects. What is in no cycle is freed without any."""
 HAND_OVER_S = 1.0
 SWITCH_INTERVAL_S = 0.0005
 """How long the thread of the log may wait for the interpreter to say that a batch is durable. With
@@ -481,9 +478,7 @@ async def serve(
     try:
         await controller.start()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        gc.collect()
-        gc.set_threshold(*COLLECT_AFTER)
-        gc.freeze()  # what lives as long as the process need not be walked by each collection
+        runtime.collect_seldom()
         controller.machine.add_restore_listener(gc.freeze)  # a snapshot brings new tables
         await stop.wait()
         await controller.hand_over()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.process import log
+from gantry_protocol.process import log, runtime
 from gantry_protocol.process.files import read_secret
 from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
@@ -257,4 +257,5 @@ async def serve(settings: ProxySettings, stop: asyncio.Event) -> None:
     Raises:
         GantryError: an operating error, as one sentence.
     """
+    runtime.collect_seldom()
     await ProxyServer(settings).run(stop)

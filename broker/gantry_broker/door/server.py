@@ -23,7 +23,7 @@ from gantry_protocol.headers.controller import (
     GetReplicaInfoResponseHeader,
 )
 from gantry_protocol.hosts import join_address
-from gantry_protocol.process import log
+from gantry_protocol.process import log, runtime
 from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
@@ -255,4 +255,5 @@ async def serve(settings: DoorSettings, stop: asyncio.Event) -> None:
     Raises:
         GantryError: an operating error, as one sentence.
     """
+    runtime.collect_seldom()
     await DoorServer(settings).run(stop)

@@ -22,7 +22,7 @@ from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.fronts import GetFrontGroupsRequestHeader
 from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
-from gantry_protocol.process import log
+from gantry_protocol.process import log, runtime
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import KeyFile, demand_key
@@ -331,4 +331,5 @@ async def serve(settings: FrontSettings, stop: asyncio.Event) -> None:
         allow_unauthenticated=settings.allow_unauthenticated,
         process="front",
     )
+    runtime.collect_seldom()
     await FrontServer(settings).run(stop)

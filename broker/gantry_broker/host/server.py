@@ -22,7 +22,7 @@ from aiohttp import web
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
-from gantry_protocol.process import log
+from gantry_protocol.process import log, runtime
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.process.probes import HttpServer
@@ -248,6 +248,7 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
     )
     if settings.tier_url is not None:
         sys.setswitchinterval(SWITCH_S)
+    runtime.collect_seldom()
     await BrokerServer(settings).run(stop)
 
 

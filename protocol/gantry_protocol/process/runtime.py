@@ -7,6 +7,7 @@ process with its traceback, since a half-dead process is worse than a restarted 
 """
 
 import asyncio
+import gc
 import signal
 import sys
 import traceback
@@ -20,6 +21,9 @@ from gantry_protocol.process import descriptors, log
 Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 _log = log.get("runtime")
+COLLECT_AFTER = 50_000, 20, 100
+"""Requests under way are no garbage, but each collection would walk them: Python's default is one
+after every 700 of their objects. What is in no cycle is freed without any."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _taking: ContextVar[Callable[[], None]] = ContextVar("taking", default=lambda: None)
 
@@ -48,6 +52,13 @@ def run(main: Main, *, stderr: TextIO | None = None) -> int:
 def take_signals() -> None:
     """Have this process's signals again, after a library has put handlers of its own in place."""
     _taking.get()()
+
+
+def collect_seldom() -> None:
+    """Collect garbage now and then only; what is there by now is never walked again."""
+    gc.collect()
+    gc.set_threshold(*COLLECT_AFTER)
+    gc.freeze()
 
 
 class _Supervisor:

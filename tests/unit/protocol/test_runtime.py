@@ -3,13 +3,18 @@
 import asyncio
 import errno
 import gc
+import importlib
 import io
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 from gantry_protocol.errors import ConfigError, CorruptionError, GantryError, PortInUseError
+from gantry_protocol.process import runtime
 from gantry_protocol.process.runtime import Main, run, take_signals
 from gantry_protocol.process.tasks import keep
 from support.patience import PATIENCE_S
@@ -171,3 +176,42 @@ def test_trouble_of_the_event_loop_is_survived() -> None:
         await asyncio.sleep(0)
 
     assert _run(main) == (0, "")
+
+
+def test_garbage_is_collected_seldom_and_what_is_there_is_never_walked_again() -> None:
+    says = (
+        "import gc; from gantry_protocol.process import runtime; runtime.collect_seldom(); "
+        "print(gc.get_threshold() == runtime.COLLECT_AFTER, gc.get_freeze_count() > 1000)"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", says), check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "True True\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "server"),
+    [
+        ("gantry_broker.host.server", "BrokerServer"),
+        ("gantry_broker.front.server", "FrontServer"),
+        ("gantry_broker.door.server", "DoorServer"),
+        ("gantry_proxy.server", "ProxyServer"),
+    ],
+)
+async def test_processes_on_the_way_of_messages_collect_seldom(
+    module: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.import_module(module)
+    told: list[str] = []
+
+    class Server:
+        def __init__(self, _: object) -> None: ...
+
+        async def run(self, _: asyncio.Event) -> None:
+            told.append("run")
+
+    monkeypatch.setattr(found, server, Server)
+    monkeypatch.setattr(found, "demand_key", lambda *_, **__: None, raising=False)
+    monkeypatch.setattr(runtime, "collect_seldom", lambda: told.append("collect seldom"))
+    await found.serve(Mock(), asyncio.Event())
+    assert told == ["collect seldom", "run"]
