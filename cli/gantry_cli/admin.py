@@ -34,6 +34,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_protocol.admin_client.quorum import Endpoint, Quorum
 from gantry_protocol.admin_client.session import open_session
 from gantry_protocol.errors import GantryError
+from gantry_protocol.process.probes import TLS_NEEDED
 from pydantic import BaseModel, ValidationError
 
 if TYPE_CHECKING:
@@ -223,7 +224,10 @@ class AdminClient:
 
     async def members(self) -> list[QuorumView]:
         """Each answering member's word about itself and the quorum, by node id."""
-        found = await self._quorum.ask_anyone("/v1/quorum")
+        try:
+            found = await self._quorum.ask_anyone("/v1/quorum")
+        except QuorumUnreachableError:
+            return []
         return sorted((_read(QuorumView, data) for _, data in found), key=lambda view: view.node_id)
 
     async def leader(self) -> QuorumView | None:
@@ -271,7 +275,7 @@ def _in_words() -> Iterator[None]:
     try:
         yield
     except AdminRefusedError as error:
-        if error.status in UNAUTHORIZED:
+        if error.status in UNAUTHORIZED and error.code != TLS_NEEDED:
             raise GantryError(f"The controllers refuse the admin token: {error}") from error
         raise GantryError(f"The controllers refused: {error}") from error
     except QuorumUnreachableError as error:

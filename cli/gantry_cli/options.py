@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.member_tls.asking import FileTrust
 from gantry_protocol.process.config import flag_name, load_settings, variable_name
 from gantry_protocol.process.files import read_secret
 from gantry_protocol.tls.process import NO_TLS, Tls
@@ -98,7 +99,7 @@ def _nameserver_option(command: CommandT) -> CommandT:
 
 
 def admin_options(command: CommandT) -> CommandT:
-    """`--controllers`, `--admin-token-file`; without them the cluster on this machine is meant."""
+    """`--controllers` and how they are asked; without them the cluster on this machine is meant."""
     controllers = click.option(
         "--controllers",
         envvar="GANTRY_CONTROLLERS_HTTP",
@@ -113,7 +114,38 @@ def admin_options(command: CommandT) -> CommandT:
         type=click.Path(path_type=Path),
         help="File with the token of the admin Secret; needed with --controllers.",
     )
-    return controllers(token_file(command))
+    ca_file = click.option(
+        "--member-tls-ca-file",
+        envvar="GANTRY_MEMBER_TLS_CA_FILE",
+        type=click.Path(path_type=Path),
+        expose_value=False,
+        callback=_remember,
+        help="Ask --controllers by TLS, and believe certificates of controllers by the members' "
+        "authorities in this file. [env: GANTRY_MEMBER_TLS_CA_FILE]",
+    )
+    domain = click.option(
+        "--member-tls-domain",
+        envvar="GANTRY_MEMBER_TLS_DOMAIN",
+        expose_value=False,
+        callback=_remember,
+        help="Domain that their certificates must be of, as in gantry://DOMAIN/controller. "
+        "[env: GANTRY_MEMBER_TLS_DOMAIN; default: any domain]",
+    )
+    return controllers(token_file(ca_file(domain(command))))
+
+
+def controllers_trust() -> FileTrust | None:
+    """The controllers that this command believes; None: it asks without TLS.
+
+    Raises:
+        ConfigError: the file is no good, or a domain is given without one.
+    """
+    context = click.get_current_context(silent=True)
+    meta = {} if context is None else context.meta
+    file, domain = meta.get("gantry.member_tls_ca_file"), meta.get("gantry.member_tls_domain")
+    if file is None and domain is not None:
+        raise ConfigError("--member-tls-domain needs --member-tls-ca-file: nobody is verified.")
+    return None if file is None else FileTrust(file, domain)
 
 
 def json_option(what: str) -> Callable[[CommandT], CommandT]:

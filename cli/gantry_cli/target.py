@@ -15,9 +15,11 @@ from gantry_operator import names
 from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import HOSTS_VARIABLE, join_address, split_address
+from gantry_protocol.member_tls.asking import KnownTrust, SecretEntries
 from gantry_protocol.process.config import load_settings
 
 from gantry_cli.lazy import require_local
+from gantry_cli.options import controllers_trust
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,8 +69,9 @@ async def admin_of(controllers: str | None, token_file: Path | None) -> Admin:
         return await _local("--controllers")
     if token_file is None:
         raise ConfigError("--controllers needs --admin-token-file with the token to show them.")
+    trust = controllers_trust()
     endpoints = [
-        Endpoint(address, *split_address(address))
+        Endpoint(address, *split_address(address), trust)
         for address in _addresses(controllers, names.CONTROLLER_HTTP_PORT)
     ]
     return Admin(tuple(endpoints), _read_token(token_file))
@@ -159,11 +162,16 @@ async def _discover(api: Client) -> Admin:
             for key, value in names.selector(names.CONTROLLER, CONTROLLER_GROUP).items()
         ),
     )
-    endpoints = sorted(
-        Endpoint(pod["metadata"]["name"], pod["status"]["podIP"], names.CONTROLLER_HTTP_PORT)
-        for pod in pods
+    endpoints = [
+        Endpoint(
+            pod["metadata"]["name"],
+            pod["status"]["podIP"],
+            names.CONTROLLER_HTTP_PORT,
+            await _trust(api, names.member_secret(pod)),
+        )
+        for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
         if (pod.get("status") or {}).get("podIP")
-    )
+    ]
     if not endpoints:
         raise KeyError("no controller pod has an address")
     return Admin(
@@ -172,6 +180,14 @@ async def _discover(api: Client) -> Admin:
         (join_address(service["spec"]["clusterIP"], names.NAMESERVER_PORT),),
         base64.b64decode(quorum["data"][names.QUORUM_KEY]),
     )
+
+
+async def _trust(api: Client, secret: str | None) -> KnownTrust | None:
+    """The trust in a controller to whom this Secret was given, as it is now; None without one."""
+    if secret is None:
+        return None
+    body = await api.get(await api.resource("secrets"), secret, NAMESPACE)
+    return KnownTrust(SecretEntries.of(body.get("data") or {}, secret).context(secret))
 
 
 def _addresses(text: str, default_port: int) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from gantry_protocol.admin import LeaseView, PeerView, QuorumView
 from gantry_protocol.errors import Busy, ConfigError, DataDirError
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.key_gate import CONTROLLER
+from gantry_protocol.member_tls.http import HttpCover
 from gantry_protocol.member_tls.mixed import MixedPort
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log, runtime
@@ -137,7 +138,8 @@ class Controller:
                 ("nameserver", self.dispatcher.handle_named, self.tls),
             )
         }
-        self._http = HttpServer(ready=self._ready, token=self._token)
+        cover = HttpCover(self.member_tls) if self.member_tls.is_on else None
+        self._http = HttpServer(ready=self._ready, token=self._token, cover=cover)
         self._add_http()
         self.node.add_role_listener(self._role_changed)
         self._directory: DataDir | None = None
@@ -207,7 +209,7 @@ class Controller:
             self.hub,
             describe=self._describe_quorum,
             leader_http=self._leader_http,
-            peers_http=lambda: [peer.http_url for peer in self._members.values()],
+            peers_http=lambda: [self._http_url(peer) for peer in self._members.values()],
         )
         api.add_to(self._http)
         MembersApi(api, self.node).add_to(self._http)
@@ -357,7 +359,10 @@ class Controller:
 
     def _leader_http(self) -> str | None:
         leader = self._leader()
-        return None if leader is None else leader.http_url
+        return None if leader is None else self._http_url(leader)
+
+    def _http_url(self, peer: Peer) -> str:
+        return peer.http_url(tls=self.member_tls.is_enforced)
 
     def _describe_metadata(self) -> GetMetadataResponseHeader:
         leader = self._leader()
@@ -381,7 +386,7 @@ class Controller:
             role=self.node.role.value,
             leader_id=None if leader is None else leader.node_id,
             leader_name=None if leader is None else leader.name,
-            leader_http=None if leader is None else leader.http_url,
+            leader_http=self._leader_http(),
             commit_index=self.node.commit_index,
             applied_index=self.node.applied_index,
             snapshot_index=self.node.snapshots.index,

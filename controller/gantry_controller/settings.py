@@ -60,10 +60,9 @@ class Peer(Settings):
         """The address of brokers' and tools' connections."""
         return join_address(self.host, self.remoting_port)
 
-    @property
-    def http_url(self) -> str:
+    def http_url(self, *, tls: bool = False) -> str:
         """The base of its admin API."""
-        return f"http://{join_address(self.host, self.http_port)}"
+        return f"{'https' if tls else 'http'}://{join_address(self.host, self.http_port)}"
 
 
 class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):

@@ -292,9 +292,10 @@ def place_of(kind: Kind, body: Body) -> Subject:
 
 
 def _trimmed(kind: Kind, body: Body) -> Body:
-    """An object without the API server's bookkeeping; of a pod, only what `pod_view` reads.
+    """An object without the API server's bookkeeping; of a pod, only what is read of it.
 
-    Who wrote what is kept of pod templates into which others wrote, which are few.
+    That is what `pod_view` and `names.member_secret` read. Who wrote what is kept of pod templates
+    into which others wrote, which are few.
     """
     meta = {key: value for key, value in body["metadata"].items() if key not in _BOOKKEEPING}
     if kind in (BUDGET, AUTOSCALER, CRON_JOB):  # their status follows every change of a pod
@@ -314,8 +315,11 @@ def _trimmed(kind: Kind, body: Body) -> Body:
         for item in status.get("conditions") or ()
         if item.get("type") == "Ready"
     ]
-    node = {"nodeName": (body.get("spec") or {}).get("nodeName")}
-    return {"metadata": meta, "spec": node, "status": kept}
+    spec: Body = {"nodeName": (body.get("spec") or {}).get("nodeName")}
+    secret = names.member_secret(body)
+    if secret is not None:
+        spec["volumes"] = [{"name": names.MEMBER_TLS_VOLUME, "secret": {"secretName": secret}}]
+    return {"metadata": meta, "spec": spec, "status": kept}
 
 
 def _one(key: Key | None) -> set[Key]:

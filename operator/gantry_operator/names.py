@@ -8,7 +8,10 @@ written on pods only and is never part of a StatefulSet's selector or template.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GROUP: Final = "mq.gantry.dev"
 VERSION: Final = "v1alpha1"
@@ -129,6 +132,7 @@ QUORUM_DIR: Final = "/etc/gantry/quorum"
 TIER_KEYS_DIR: Final = "/etc/gantry/tier"
 TLS_DIR: Final = "/etc/gantry/tls"
 MEMBER_TLS_DIR: Final = "/etc/gantry/member-tls"
+MEMBER_TLS_VOLUME: Final = "member-tls"
 TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
 QUORUM_KEY: Final = "key"
 """Entry of the Secret that holds the key of a quorum; see `quorum_secret`."""
@@ -252,6 +256,18 @@ def ordinal(pod_name: str) -> int | None:
     """The ordinal at the end of a StatefulSet pod's name; None if there is none."""
     _, _, tail = pod_name.rpartition("-")
     return int(tail) if tail.isascii() and tail.isdigit() else None
+
+
+def member_secret(pod_body: Mapping[str, Any]) -> str | None:
+    """The Secret with the member's certificate that a pod was given; None: it was given none.
+
+    It is the pod's and not its resource's: while a group comes to TLS, or leaves it, pods differ.
+    """
+    for volume in (pod_body.get("spec") or {}).get("volumes") or ():
+        if volume.get("name") == MEMBER_TLS_VOLUME:
+            secret: str | None = (volume.get("secret") or {}).get("secretName")
+            return secret
+    return None
 
 
 def pod_host(statefulset: str, ordinal_: int, namespace: str) -> str:

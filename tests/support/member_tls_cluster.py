@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
+from gantry_protocol.member_tls.asking import FileTrust
 from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.quorum_key import KeyFile, write_key
 from gantry_protocol.records import decode_records
@@ -174,10 +175,16 @@ class MemberTlsCluster:
 
     async def _admin(self, method: str, path: str, body: object = None) -> dict[str, Any] | None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
+        trust = await FileTrust(self.authority.file, DOMAIN).context(fresh=False)
         for place in self.places[:3]:
+            url, tls = place.http + path, self._modes[place] is not None
             with suppress(aiohttp.ClientError, TimeoutError):
                 async with self.session.request(
-                    method, place.http + path, json=body, headers=headers
+                    method,
+                    url.replace("http:", "https:") if tls else url,
+                    json=body,
+                    headers=headers,
+                    ssl=trust if tls else True,
                 ) as answer:
                     if answer.status == 200:
                         found: dict[str, Any] = await answer.json()

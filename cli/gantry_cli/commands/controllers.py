@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 from gantry_protocol.admin import LeaseRequest, MemberRequest, TransferRequest
+from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import join_address
 from pydantic import ValidationError
@@ -206,14 +207,15 @@ async def _changed(
 
 async def _leaders_view(controllers: str | None, token_file: Path | None) -> QuorumView:
     target = await admin_of(controllers, token_file)
-    async with AdminClient(target.controllers, target.token) as admin:
-        view = await admin.leader()
-    if view is None:
+    async with AdminClient(target.controllers, target.token) as client:
+        with client.of(cluster="") as admin:
+            view = await admin.view()
+    if isinstance(view, Unreachable):
         asked = ", ".join(
             join_address(endpoint.host, endpoint.port) for endpoint in target.controllers
         )
         raise GantryError(
-            f"No controller answers at {asked}; these must be addresses of their admin API (port "
+            f"{view.reason} Asked was {asked}: these must be addresses of their admin API (port "
             "9880 by default), and the token theirs."
         )
     return view

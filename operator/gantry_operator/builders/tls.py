@@ -49,4 +49,4 @@ def member_files(tls: MemberTlsWish | None) -> tuple[pods.MountedSecret, ...]:
     """The Secret of members; none without it."""
     if tls is None:
         return ()
-    return (pods.secret_files("member-tls", tls.secret_name, names.MEMBER_TLS_DIR),)
+    return (pods.secret_files(names.MEMBER_TLS_VOLUME, tls.secret_name, names.MEMBER_TLS_DIR),)

@@ -17,6 +17,7 @@ from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CONTROLLER_GROUP, POD, SECRET
 from gantry_operator.cache import Cache, Key
 from gantry_operator.plan.observed import pod_view
+from gantry_operator.quorums.trust import SecretTrust
 from gantry_operator.quorums.watch import RoleWatch
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Directory:
         self._on_doubt = on_doubt
         self._admins: dict[tuple[str, str], Admin] = {}
         self._tokens: dict[tuple[str, str], str] = {}
+        self._trusts: dict[tuple[str, str], dict[str, SecretTrust]] = {}  # by Secret
         self._watches: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._streams: dict[tuple[str, str], RoleWatch] = {}
 
@@ -88,6 +90,7 @@ class Directory:
         """Forgets a ControllerGroup that is gone."""
         self._admins.pop((namespace, name), None)
         self._tokens.pop((namespace, name), None)
+        self._trusts.pop((namespace, name), None)
         self._streams.pop((namespace, name), None)
         task = self._watches.pop((namespace, name), None)
         if task is not None:
@@ -111,8 +114,25 @@ class Directory:
         for body in self._cache.owned(Key(CONTROLLER_GROUP.kind, namespace, name), POD):
             pod = pod_view(body)
             if pod.ip is not None and not pod.finished:
-                found.append(Endpoint(pod.name, pod.ip, names.CONTROLLER_HTTP_PORT))
-        return sorted(found)
+                trust = self._trust(namespace, name, names.member_secret(body))
+                found.append(Endpoint(pod.name, pod.ip, names.CONTROLLER_HTTP_PORT, trust))
+        return sorted(found, key=lambda endpoint: endpoint.pod)
+
+    def _trust(self, namespace: str, name: str, secret: str | None) -> SecretTrust | None:
+        """The trust in a pod that was given this Secret; None: it speaks no TLS."""
+        if secret is None:
+            return None
+        trusts = self._trusts.setdefault((namespace, name), {})
+        if secret not in trusts:
+            trusts[secret] = SecretTrust(self._api, namespace, secret)
+        trusts[secret].plainly = not self._is_enforced(namespace, name)
+        return trusts[secret]
+
+    def _is_enforced(self, namespace: str, name: str) -> bool:
+        """Whether the resource wants TLS between members and nothing else."""
+        body = self._cache.get(CONTROLLER_GROUP, namespace, name) or {}
+        wish = (body.get("spec") or {}).get("memberTls") or {}
+        return isinstance(wish, dict) and wish.get("mode") == "Enforcing"
 
     async def _token(self, namespace: str, name: str, fresh: bool) -> str:
         known = self._tokens.get((namespace, name))

@@ -107,7 +107,7 @@ class Admin:
             except ValidationError:
                 continue
         if not views:
-            return Unreachable(f"No controller of {self.quorum.name} answers.")
+            return Unreachable(f"The controllers of {self.quorum.name} cannot be understood.")
         newest = max(view.term for view in views)
         return max(views, key=lambda v: (v.term == newest and v.leader_id == v.node_id, v.term))
 

@@ -9,6 +9,9 @@ Every request has a bounded number of attempts and a deadline. A request that ma
 out is not distinguished from one that was not: everything sent here is idempotent or guarded by an
 epoch.
 
+Who has to be asked by TLS hears nothing before he was believed (`member_tls.asking`), the token
+least of all; only where members are permissive he is asked without, if TLS fails.
+
 Time-outs are `asyncio.timeout`'s alone. aiohttp's own total undoes two cancellations for the one it
 made: one of another time-out, or the task's own that comes in the same turn of the loop, as after a
 while in which the process was frozen. The task then goes on although it was told to end.
@@ -17,8 +20,9 @@ while in which the process was frozen. The task then goes on although it was tol
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -26,8 +30,13 @@ from pydantic import ValidationError
 
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import join_address
+from gantry_protocol.member_tls.process import why_not
 from gantry_protocol.process import log
+
+if TYPE_CHECKING:
+    from gantry_protocol.member_tls.asking import Trust
 
 CONNECT_TIMEOUT_S = 1.0
 ATTEMPT_TIMEOUT_S = 3.0
@@ -42,20 +51,26 @@ EXTRA_ATTEMPTS = 2
 """Beyond one per pod: for a leader that changes while it is looked for."""
 NOT_LEADER = 421
 _UNAVAILABLE = (429, 502, 503, 504)
+_NO_TLS = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ConfigError)
+"""Before hands were shaken, so nothing was said."""
 _log = log.get("controllers")
 
 
 class Endpoint(NamedTuple):
-    """A controller pod's HTTP address."""
+    """A controller pod's HTTP address.
+
+    Attributes:
+        trust: whom to believe there; None: it is asked without TLS.
+    """
 
     pod: str
     host: str
     port: int
+    trust: Trust | None = None
 
-    @property
-    def url(self) -> str:
-        """Base URL."""
-        return f"http://{join_address(self.host, self.port)}"
+    def url(self, path: str, *, tls: bool) -> str:
+        """The URL of a path."""
+        return f"{'https' if tls else 'http'}://{join_address(self.host, self.port)}{path}"
 
 
 Endpoints = Callable[[], list[Endpoint]]
@@ -115,14 +130,23 @@ class Quorum:
         return data
 
     async def ask_anyone(self, path: str) -> list[tuple[Endpoint, bytes]]:
-        """Each answering pod's word about itself; all are asked at once."""
+        """Each answering pod's word about itself; all are asked at once.
+
+        Raises:
+            QuorumUnreachableError: none answers; says why the first one does not.
+        """
         endpoints = self._endpoints()
         answers = await asyncio.gather(*(self._try(e, "GET", path, None) for e in endpoints))
-        return [
+        found = [
             (endpoint, answer.data)
             for endpoint, answer in zip(endpoints, answers, strict=True)
             if isinstance(answer, Answer) and answer.status == 200
         ]
+        if found:
+            return found
+        why = next(iter(answers), "it has no pod with an address")
+        why = why if isinstance(why, str) else _refusal(why).message
+        raise QuorumUnreachableError(f"No controller of {self.name} answers: {why.rstrip('.')}.")
 
     async def open_stream(self, path: str) -> aiohttp.ClientResponse:
         """A stream from the leader; the caller closes it.
@@ -134,7 +158,7 @@ class Quorum:
             try:
                 async with asyncio.timeout(ATTEMPT_TIMEOUT_S):
                     response = await self._request(endpoint, "GET", path, None)
-            except (aiohttp.ClientError, TimeoutError, OSError):
+            except (aiohttp.ClientError, TimeoutError, OSError, ConfigError):
                 continue
             if response.status == 200:
                 self._leader = endpoint.pod
@@ -204,24 +228,69 @@ class Quorum:
                     return Answer(response.status, await response.read())
         except TimeoutError:
             return f"{endpoint.pod} did not answer within {ATTEMPT_TIMEOUT_S:.0f} s"
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ConfigError) as error:
             _log.debug("controller not reached", pod=endpoint.pod, error=error)
-            return f"{endpoint.pod} cannot be reached"
+            return _why(endpoint, error)
 
     async def _request(
         self, endpoint: Endpoint, method: str, path: str, body: str | None
+    ) -> aiohttp.ClientResponse:
+        """One request, by TLS where whoever is asked was given a certificate.
+
+        Authorities that do not vouch for him are read anew once, as they may have been changed.
+        """
+        trust = endpoint.trust
+        if trust is None:
+            return await self._send(method, endpoint.url(path, tls=False), body, True)
+        url = endpoint.url(path, tls=True)
+        try:
+            context = await trust.context(fresh=False)
+            try:
+                return await self._send(method, url, body, context)
+            except aiohttp.ClientConnectorCertificateError:
+                newer = await trust.context(fresh=True)
+                if newer is context:
+                    raise
+                return await self._send(method, url, body, newer)
+        except _NO_TLS as error:
+            if not trust.plainly or _is_refused(error):
+                raise
+            _log.debug("controller asked without TLS", pod=endpoint.pod, reason=error)
+            return await self._send(method, endpoint.url(path, tls=False), body, True)
+
+    async def _send(
+        self, method: str, url: str, body: str | None, tls: ssl.SSLContext | Literal[True]
     ) -> aiohttp.ClientResponse:
         headers = {"Authorization": f"Bearer {await self._token(False)}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         return await self._session.request(
             method,
-            endpoint.url + path,
+            url,
             data=body,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             allow_redirects=False,
+            ssl=tls,
         )
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether nobody listens there: a process that is gone speaks no other way either."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return isinstance(cause, ConnectionRefusedError)
+
+
+def _why(endpoint: Endpoint, error: Exception) -> str:
+    """Why somebody was not asked, for people."""
+    if isinstance(error, ConfigError):
+        return str(error).removesuffix(".")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"{endpoint.pod} is not asked, {why_not(error.certificate_error)}"
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(cause, ssl.SSLError | ConnectionResetError):
+        return f"{endpoint.pod} does not agree to TLS"
+    return f"{endpoint.pod} cannot be reached"
 
 
 def _unwrap(answer: Answer) -> bytes:

@@ -88,22 +88,59 @@ class MemberPort:
         self._shaking.pop(arrived, None)
 
 
-class _Arrived(TlsLayer):
+class ShakesInTurn(TlsLayer):
+    """The listener's side of a connection whose handshake waits for its turns.
+
+    Attributes:
+        address: of the peer.
+    """
+
+    def __init__(self, tls: MemberTls) -> None:
+        super().__init__()
+        self.address = "?"
+        self._tls = tls
+        self._put_off = bytearray()  # until its turn
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody connected."""
+        super().connection_made(transport)
+        self.address = str((self.raw.get_extra_info("peername") or "?")[0])
+
+    def take_turn(self) -> None:
+        """Go on with the handshake."""
+        data, self._put_off = bytes(self._put_off), bytearray()
+        if self.course is Course.SHAKING and not self.raw.is_closing():
+            self.raw.resume_reading()
+            self.advance(data)
+
+    def later_on(self, data: bytes) -> None:
+        """Go on with the handshake in a later turn, now that this has come, too."""
+        waits = bool(self._put_off)
+        self._put_off += data
+        if len(self._put_off) > SHAKING_BYTES_MAX:
+            self.refuse("certificate", f"its handshake has more than {SHAKING_BYTES_MAX} bytes")
+        elif not waits:
+            self.raw.pause_reading()
+            self._tls.turns.wait(self, self.address)
+
+    def refuse(self, kind: str, reason: str) -> None:
+        """Show it out, for one of ``REASONS``."""
+        raise NotImplementedError
+
+
+class _Arrived(ShakesInTurn):
     """The listener's side of one connection."""
 
     def __init__(self, port: MemberPort) -> None:
-        super().__init__()
-        self.address = "?"
+        super().__init__(port.tls)
         self._port = port
         self._names: Names | None = None
-        self._put_off = bytearray()  # until its turn
         self._timer = asyncio.get_running_loop().call_later(SHAKE_WITHIN_S, self._late)
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.address = str((self.raw.get_extra_info("peername") or "?")[0])
         self._port.arrived(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -118,7 +155,7 @@ class _Arrived(TlsLayer):
         if self.course is Course.ASKED:
             self._open(data)
         elif self.course is Course.SHAKING:
-            self._later_on(data)
+            self.later_on(data)
         else:
             super().data_received(data)
 
@@ -145,13 +182,6 @@ class _Arrived(TlsLayer):
         if shaking:
             self._end()
             self._note("certificate", why_not(error))
-
-    def take_turn(self) -> None:
-        """Go on with the handshake."""
-        data, self._put_off = bytes(self._put_off), bytearray()
-        if self.course is Course.SHAKING and not self.raw.is_closing():
-            self.raw.resume_reading()
-            self.advance(data)
 
     # What the protocol behind may ask.
 
@@ -180,7 +210,7 @@ class _Arrived(TlsLayer):
                 self.refuse("certificate", str(error))
                 return
             self.prepare(context, name=None, server_side=True)
-            self._later_on(data)
+            self.later_on(data)
         elif tls.is_enforced:
             self.refuse("plain", "it speaks no TLS, which is enforced here")
         else:
@@ -191,15 +221,6 @@ class _Arrived(TlsLayer):
             inner.connection_made(self.raw)
             if not self.raw.is_closing():
                 inner.data_received(data)
-
-    def _later_on(self, data: bytes) -> None:
-        waits = bool(self._put_off)
-        self._put_off += data
-        if len(self._put_off) > SHAKING_BYTES_MAX:
-            self.refuse("certificate", f"its handshake has more than {SHAKING_BYTES_MAX} bytes")
-        elif not waits:
-            self.raw.pause_reading()
-            self._port.tls.turns.wait(self, self.address)
 
     def _late(self) -> None:
         self.refuse("time", f"its handshake took more than {SHAKE_WITHIN_S:g} s")

@@ -58,6 +58,7 @@ class MemberCertificate:
     Attributes:
         listening: for connections that come to a port between members.
         optional: the same where peers without a certificate are served, too.
+        http: for those who ask by HTTP, and show none.
         dialling: for connections that are made.
         names: of the certificate.
         expires_s: when it ends, in seconds since 1970.
@@ -77,6 +78,8 @@ class MemberCertificate:
         self.dialling = client_context(ca, cert, key, None)
         for context in (self.listening, self.optional, self.dialling):
             context.set_alpn_protocols([ALPN])
+        self.http = server_context(cert, key, None)
+        self.http.set_alpn_protocols(["http/1.1"])
         for context in (self.listening, self.optional):
             context.num_tickets = 0  # nobody resumes a session, so that each is judged anew
             context.options |= ssl.OP_NO_TICKET
@@ -270,7 +273,7 @@ class MemberTlsCollector(Collector):
             ("handshakes", "Members that came and were believed.", tls.handshakes),
             (
                 "plain_accepted",
-                "Connections of members that came without TLS and were served while permissive.",
+                "Connections of members, and requests to the admin API, served without TLS.",
                 tls.plain_accepted,
             ),
             (
@@ -282,7 +285,8 @@ class MemberTlsCollector(Collector):
             yield counter(f"gantry_member_tls_{name}", text, value)
         refused = CounterMetricFamily(
             "gantry_member_tls_refused",
-            "Connections between members that were refused: no TLS (plain), a certificate that is "
+            "Connections between members, and of those who ask a controller by HTTP, that were "
+            "refused: no TLS (plain, also admin requests), a certificate that is "
             "missing or not believed (certificate), one of another member (name), a peer that was "
             "gone amid its handshake (left), a handshake that took too long (time), too many at "
             "once (crowd), a listener that was dialled (listener).",

@@ -2,8 +2,8 @@
 
 ``/livez`` and ``/readyz`` answer 200 or 503 with the reason as text; ``/metrics`` is Prometheus
 text from a registry that belongs to this server, never the global one, so that many processes'
-worth of objects can live in one test. The three need no token; everything else does when one is
-set.
+worth of objects can live in one test. The three need no token, and no TLS; everything else does
+where a token or TLS is set.
 
 Connections are bounded, and so is what an address may make of them, and what it may say before its
 first request (``strangers``); further ones are closed as they come. Requests without the token are
@@ -16,7 +16,7 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -32,6 +32,11 @@ Probe = Callable[[], tuple[bool, str]]
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+TLS_NEEDED = "TLS_NEEDED"
+_NO_TLS = (
+    "Without TLS nothing but probes and metrics is answered here: ask by https, and give commands "
+    "of gantry --member-tls-ca-file with the file of the members' authorities."
+)
 MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 1000  # probes, scrapes, operators, watches of every broker
 METRICS_REST = 9.0  # times what they took to make: a tenth of the event loop's time at most
@@ -44,6 +49,19 @@ def always_live() -> tuple[bool, str]:
     return True, "ok"
 
 
+class Cover(Protocol):
+    """TLS below an HTTP port, on the same port as plain connections."""
+
+    def over(self, inner: asyncio.Protocol) -> asyncio.Protocol:
+        """The protocol of a new connection; ``inner`` is that of what is said on it."""
+
+    def refuses(self, address: str) -> bool:
+        """Whether a request that came from there without TLS is refused; then it is counted."""
+
+    def served(self) -> None:
+        """A request with the token came without TLS, and is served."""
+
+
 class HttpServer:
     """Probes, metrics and extra routes on one port.
 
@@ -54,6 +72,7 @@ class HttpServer:
         token: what ``Authorization: Bearer`` must carry outside the open paths; a callable is asked
             on each request, so a rotated token file takes effect at once; None asks for nothing.
         max_connections: further ones are turned away, and counted in ``refused``.
+        cover: who speaks TLS is spoken to by it; None: nobody does.
     """
 
     def __init__(
@@ -64,8 +83,10 @@ class HttpServer:
         registry: CollectorRegistry | None = None,
         token: str | Callable[[], str] | None = None,
         max_connections: int = MAX_CONNECTIONS,
+        cover: Cover | None = None,
     ) -> None:
         self.refused = 0
+        self._cover = cover
         self._max_connections = max_connections
         self._listener: asyncio.Server | None = None
         self.registry = CollectorRegistry() if registry is None else registry
@@ -76,6 +97,8 @@ class HttpServer:
         self._renders: set[asyncio.Task[bytes]] = set()
         self._rested_s = 0.0  # loop time from which on metrics may be made again
         middlewares = [_paced(self.pace, token)]
+        if cover is not None:
+            middlewares.append(_covered(cover, token))
         if token is not None:
             middlewares.append(bearer_token(token))
         self.app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
@@ -133,7 +156,8 @@ class HttpServer:
         if len(runner.server.connections) >= self._max_connections:
             self.refused += 1
             return _TurnedAway()
-        return Guard(runner.server(), self._comers, self._turn_away)
+        guard = Guard(runner.server(), self._comers, self._turn_away)
+        return guard if self._cover is None else self._cover.over(guard)
 
     def _turn_away(self) -> None:
         self.refused += 1
@@ -179,6 +203,22 @@ def _paced(pace: AddressRate, token: str | Callable[[], str] | None) -> Middlewa
         return await handler(request)
 
     return wait
+
+
+def _covered(cover: Cover, token: str | Callable[[], str] | None) -> Middleware:
+    """Middleware that serves the open paths to everybody, and all else by TLS if that is needed."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path not in OPEN_PATHS and not request.secure:
+            if cover.refuses(request.remote or "?"):  # the token is not even looked at
+                refusal = ErrorView(error=TLS_NEEDED, message=_NO_TLS)
+                return web.json_response(text=refusal.to_json(), status=403)
+            if token is not None and _is_shown(request, token):
+                cover.served()
+        return await handler(request)
+
+    return check
 
 
 def _is_shown(request: web.Request, token: str | Callable[[], str]) -> bool:

@@ -18,6 +18,7 @@ COMERS_AT_ONCE = 250  # connections; every broker comes at once to a controller 
 HEAD_BYTES_MAX = 16 * 1024  # of the first request on a connection
 HEAD_WITHIN_S = 5.0  # so long it may take
 _HEAD_ENDS = b"\r\n\r\n"
+_HANDSHAKE = 22  # the first byte of TLS, RFC 8446 section 5.1
 
 
 class AddressRate:
@@ -76,8 +77,9 @@ class Comers:
 class Guard(asyncio.Protocol):
     """Stands before the protocol that serves a connection.
 
-    It ends the connection of an address that makes them too fast or has too many, and one whose
-    first request has no end within ``HEAD_BYTES_MAX`` and ``HEAD_WITHIN_S``.
+    It ends the connection of an address that makes them too fast or has too many, one whose first
+    request has no end within ``HEAD_BYTES_MAX`` and ``HEAD_WITHIN_S``, and one that begins with TLS
+    where none is spoken, so that its peer need not wait to learn that.
 
     Args:
         serves: gets everything else.
@@ -118,6 +120,9 @@ class Guard(asyncio.Protocol):
             return
         if not self._head_ended:
             self._head += data
+            if self._head[0] == _HANDSHAKE:
+                self._end()
+                return
             if _HEAD_ENDS not in self._head[: HEAD_BYTES_MAX + len(_HEAD_ENDS)]:
                 if len(self._head) > HEAD_BYTES_MAX:
                     self._end()

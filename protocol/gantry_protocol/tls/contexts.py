@@ -170,7 +170,7 @@ def server_context(cert: Path, key: Path, client_ca: Path | None) -> ssl.SSLCont
     context.options |= ssl.OP_NO_RENEGOTIATION
     _show(context, cert, key)
     if client_ca is not None:
-        _believe(context, client_ca)
+        believe(context, read_text(client_ca), f"The TLS authorities' file {client_ca}")
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -186,7 +186,7 @@ def client_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = server_name is not None
-    _believe(context, ca)
+    believe(context, read_text(ca), f"The TLS authorities' file {ca}")
     if cert is not None and key is not None:
         _show(context, cert, key)
     return context
@@ -209,8 +209,13 @@ def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         raise ConfigError(f"The TLS files {cert} and {key} cannot be read: {error}.") from error
 
 
-def _believe(context: ssl.SSLContext, ca: Path) -> None:
+def believe(context: ssl.SSLContext, pem: str, source: str) -> None:
+    """Have a context believe certificates of the authorities in ``pem``.
+
+    Raises:
+        ConfigError: there are none; ``source`` begins the sentence.
+    """
     try:
-        context.load_verify_locations(cadata=read_text(ca))
-    except ssl.SSLError as error:
-        raise ConfigError(f"The TLS authorities' file {ca} holds no certificate in PEM.") from error
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:  # ValueError: it is empty
+        raise ConfigError(f"{source} holds no certificate in PEM.") from error

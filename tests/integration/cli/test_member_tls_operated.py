@@ -102,7 +102,11 @@ def test_operator_takes_members_to_tls_while_clients_write(tmp_path: Path) -> No
                 assert did.returncode == 0, did.stderr
                 sent += json.loads(did.stdout)["acknowledged"]
         cluster.wait_for(cluster.fronts_serve, "fronts answer by the stores' port")
-        for name in ("plain_dials_total", "plain_accepted_total", "reload_failures_total"):
+        plainly = 'refused_total{reason="plain"}'  # also what the operator asks controllers
+        for name in (
+            *("plain_dials_total", "plain_accepted_total", "reload_failures_total"),
+            plainly,
+        ):
             assert set(cluster.figures(name).values()) == {0.0}, name
         for pod, count in cluster.figures("handshakes_total").items():
             assert count > 0 or "controller" not in pod, pod
@@ -117,6 +121,9 @@ def test_operator_takes_members_to_tls_while_clients_write(tmp_path: Path) -> No
             "every member has the new certificate",
         )
         assert cluster.figures("certificate_expires_seconds").keys() == ends.keys()
+        lines = cluster.gantry("controllers", "list").splitlines()
+        assert [line.split()[2] for line in lines[1:]].count("leader") == 1, lines
+        assert set(cluster.figures(plainly).values()) == {0.0}
         before = cluster.wait_until(settled)
         cluster.gantry("local", "kill", cluster.master_pod())
         did = cluster.gantry("produce", "t", "--count", "20", "--json")

@@ -93,7 +93,7 @@ async def test_follower_that_lags_names_the_leader_or_asks_it(tmp_path: Path) ->
             ):
                 error = await response.json()
                 assert (response.status, len(error["peers"])) == (421, 3)
-                assert error["leader"] == leader.settings.members[number - 1].http_url
+                assert error["leader"] == leader.settings.members[number - 1].http_url()
     finally:
         await quorum.stop()
 

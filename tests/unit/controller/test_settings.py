@@ -25,10 +25,10 @@ def test_pod_of_a_stateful_set() -> None:
 def test_addresses_of_a_peer() -> None:
     first, second, third = parse_peers(THREE)
     assert (first.raft_address, first.remoting_address) == ("c-0.c:9879", "c-0.c:9878")
-    assert first.http_url == "http://c-0.c:9880"
+    assert first.http_url() == "http://c-0.c:9880"
     assert (second.name, second.raft_address) == ("c-1", "c-1.c.ns.svc:9")
     assert (third.name, third.raft_address) == ("10.0.0.3", "10.0.0.3:1")
-    assert (third.remoting_address, third.http_url) == ("10.0.0.3:2", "http://10.0.0.3:3")
+    assert (third.remoting_address, third.http_url()) == ("10.0.0.3:2", "http://10.0.0.3:3")
 
 
 def test_node_alone_is_its_own_quorum() -> None:
