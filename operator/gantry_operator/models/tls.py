@@ -50,16 +50,17 @@ class MemberTlsWish(Model):
             "gantry://DOMAIN/controller, gantry://DOMAIN/broker/CLUSTER/NAME (of shards .../NAME_*)"
             " or gantry://DOMAIN/front/CLUSTER. It is mounted as files and read again, so a "
             "changed Secret takes effect without a restart, within about a minute. The operator "
-            "never reads it. Pods wait for it to exist, and do not start with the certificate of "
-            "another member."
+            "reads ca.crt and tls.crt of a ControllerGroup's, to know its controllers when it asks "
+            "them. Pods wait for it to exist, and do not start with the certificate of another "
+            "member."
         ),
     )
     mode: Literal["Permissive", "Enforcing"] = Field(
         default="Permissive",
         description=(
             "Permissive: members speak TLS with each other where both sides can. Enforcing: TLS "
-            "with certificates of both sides only. Go from none to Permissive, in all groups of "
-            "the quorum, the ControllerGroup too, and then to Enforcing, or members do not reach "
-            "each other. Default Permissive."
+            "with certificates of both sides only, and the controllers' admin API by TLS only. Go "
+            "from none to Permissive, in all groups of the quorum, the ControllerGroup too, and "
+            "then to Enforcing, or members do not reach each other. Default Permissive."
         ),
     )

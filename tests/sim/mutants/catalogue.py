@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.mutants import (
     access,
+    admin_tls,
     admission,
     alarms,
     asking,
@@ -99,6 +100,7 @@ MUTANTS = (
     *way_through.MUTANTS,
     *tls.MUTANTS,
     *member_tls.MUTANTS,
+    *admin_tls.MUTANTS,
     *turns.MUTANTS,
     *volumes.MUTANTS,
     *asking.MUTANTS,

@@ -32,7 +32,7 @@ MUTANTS = (
         "end-undone-by-silent-controllers",
         "operator",
         "a worker that waits for controllers as it is told to end goes on",
-        "admin_client.quorum:Quorum._request",
+        "admin_client.quorum:Quorum._send",
         "total=None",
         "total=ATTEMPT_TIMEOUT_S",
         UnitTests(
