@@ -215,8 +215,8 @@ async def _leaders_view(controllers: str | None, token_file: Path | None) -> Quo
             join_address(endpoint.host, endpoint.port) for endpoint in target.controllers
         )
         raise GantryError(
-            f"{view.reason} Asked was {asked}: these must be addresses of their admin API (port "
-            "9880 by default), and the token theirs."
+            f"{view.reason.removesuffix('.')}; asked was {asked}, which must be addresses of their "
+            "admin API (port 9880 by default), and the token theirs."
         )
     return view
 

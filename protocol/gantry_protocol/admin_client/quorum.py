@@ -146,7 +146,7 @@ class Quorum:
             return found
         why = next(iter(answers), "it has no pod with an address")
         why = why if isinstance(why, str) else _refusal(why).message
-        raise QuorumUnreachableError(f"No controller of {self.name} answers: {why.rstrip('.')}.")
+        raise QuorumUnreachableError(f"{self.name} does not answer: {why.rstrip('.')}.")
 
     async def open_stream(self, path: str) -> aiohttp.ClientResponse:
         """A stream from the leader; the caller closes it.
