@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from gantry_protocol.member_tls.asking import Trust
 
 CONNECT_TIMEOUT_S = 1.0
+HANDSHAKE_TIMEOUT_S = 2.0
+"""The same by TLS: it needs a turn of the controller's event loop, and not only its kernel."""
 ATTEMPT_TIMEOUT_S = 3.0
 """Longer than a controller waits for its quorum (2.5 s), so that its own words are heard."""
 DEADLINE_S = 8.0
@@ -264,12 +266,13 @@ class Quorum:
         headers = {"Authorization": f"Bearer {await self._token(False)}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
+        within_s = CONNECT_TIMEOUT_S if tls is True else HANDSHAKE_TIMEOUT_S
         return await self._session.request(
             method,
             url,
             data=body,
             headers=headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=within_s),
             allow_redirects=False,
             ssl=tls,
         )

@@ -23,6 +23,7 @@ from support.patience import PATIENCE_S
 from support.tls_cluster import metric
 
 TOKEN, URI, HTTP = "the admin token", "gantry://mq/controller", 9880
+LIST = [sys.executable, "-m", "gantry_cli", "controllers", "list"]
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -91,17 +92,21 @@ class Lone:
     def gantry(self, *options: object, token: Path | None = None) -> tuple[int, str, str]:
         """`gantry controllers list`, asked here: its end and its words."""
         where = ["--controllers", self.ip, "--admin-token-file", str(token or self.token)]
-        done = subprocess.run(
-            [sys.executable, "-m", "gantry_cli", "controllers", "list", *where, *map(str, options)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=own_environment(),
-            timeout=PATIENCE_S,
-        )
-        assert "Traceback" not in done.stderr
-        assert TOKEN not in done.stderr
-        return done.returncode, done.stdout, done.stderr
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            done = subprocess.run(
+                [*LIST, *where, *map(str, options)],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=own_environment(),
+                timeout=PATIENCE_S,
+            )
+            assert "Traceback" not in done.stderr
+            assert TOKEN not in done.stderr
+            is_late = "did not answer within" in done.stderr  # on a busy machine
+            if not is_late or time.monotonic() > deadline:
+                return done.returncode, done.stdout, done.stderr
 
     def serial(self) -> str:
         """Of the certificate that is shown now."""
@@ -143,11 +148,12 @@ def test_admin_api_from_none_to_enforced(tmp_path: Path) -> None:
 
     with lone.running("permissive"):
         assert lone.plain("/v1/groups")[0] == 200
-        for options in ([], by_tls):
+        for options, is_counted in (([], True), (by_tls, False)):
+            before = lone.figure("plain_accepted_total")
             code, out, said = lone.gantry(*options)
             assert (code, said) == (0, "")
             assert "leader" in out
-        assert lone.figure("plain_accepted_total") == 2
+            assert (lone.figure("plain_accepted_total") > before > 0) == is_counted
 
     with lone.running("enforcing"):
         for path in ("/livez", "/readyz", "/metrics"):
@@ -185,7 +191,7 @@ def test_admin_api_from_none_to_enforced(tmp_path: Path) -> None:
         assert lone.gantry(*by_tls)[0] == 0
         assert lone.figure("reload_failures_total") == 0
         assert lone.figure("plain_accepted_total") == 0
-        assert lone.figure('refused_total{reason="plain"}') == 2
+        assert lone.figure('refused_total{reason="plain"}') >= 2
 
 
 def test_broker_of_the_quorum_cannot_stand_in_for_its_controllers(tmp_path: Path) -> None:
@@ -198,7 +204,7 @@ def test_broker_of_the_quorum_cannot_stand_in_for_its_controllers(tmp_path: Path
     with socket.create_server((lone.ip, HTTP)) as listener:
         asked = subprocess.Popen(
             [
-                *(sys.executable, "-m", "gantry_cli", "controllers", "list"),
+                *LIST,
                 *("--controllers", lone.ip, "--admin-token-file", str(lone.token)),
                 *("--member-tls-ca-file", str(lone.authority.file)),
             ],

@@ -132,6 +132,14 @@ async def test_who_does_not_believe_the_controller_leaves_and_is_counted(tmp_pat
         await until(lambda: site.tls.refused["left"] + site.tls.refused["certificate"] == 1)
 
 
+async def test_who_holds_a_brokers_certificate_hears_nothing(tmp_path: Path) -> None:
+    async with serving(Site(tmp_path, "enforcing", "gantry://mq/broker/prod/orders")) as site:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError) as refused:
+            await site.ask("POST", "/v1/echo", tls=await site.context(), headers=TOKEN)
+        assert "not for gantry://mq/controller" in str(refused.value.certificate_error)
+        assert site.tokens == []
+
+
 async def test_connections_amid_their_handshake_count_and_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

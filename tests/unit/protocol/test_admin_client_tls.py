@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from gantry_protocol.admin_client import quorum
 from gantry_protocol.admin_client.admin import Admin
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import Unreachable
@@ -16,6 +17,7 @@ from gantry_protocol.errors import ConfigError
 from gantry_protocol.member_tls.asking import controllers_context
 from support.certificates import MemberAuthority
 from support.http_site import URI, Site, serving
+from support.patience import PATIENCE_S
 
 Asking = Callable[..., Quorum]
 
@@ -46,6 +48,15 @@ class Told:
         return found
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with other work, too."""
+    for name in ("HANDSHAKE", "ATTEMPT", "CONNECT"):
+        monkeypatch.setattr(quorum, f"{name}_TIMEOUT_S", PATIENCE_S)
+    for name in ("READ_DEADLINE_S", "DEADLINE_S"):
+        monkeypatch.setattr(quorum, name, 2 * PATIENCE_S)
+
+
 @pytest.fixture
 async def asking() -> AsyncIterator[Asking]:
     session = open_session()
@@ -66,9 +77,9 @@ async def test_believed_controller_is_asked_by_tls(
     tmp_path: Path, asking: Asking, mode: str
 ) -> None:
     async with serving(Site(tmp_path, mode)) as site:
-        quorum = asking(Told(site.authority), site.port)
-        assert await quorum.ask_leader("POST", "/v1/echo", "a") == b"a"
-        response = await quorum.open_stream("/v1/stream")
+        client = asking(Told(site.authority), site.port)
+        assert await client.ask_leader("POST", "/v1/echo", "a") == b"a"
+        response = await client.open_stream("/v1/stream")
         assert await response.content.readline() == b"a line\n"
         response.close()
         assert site.tls.plain_accepted == 0
@@ -92,13 +103,13 @@ async def test_who_is_not_believed_hears_no_token(
     async with serving(Site(tmp_path / "theirs", mode, uri)) as site:
         other = site.authority if of_them else MemberAuthority(tmp_path, "ours")
         trust = Told(other)
-        quorum = asking(trust, site.port)
+        client = asking(trust, site.port)
         with pytest.raises(QuorumUnreachableError, match=said) as refused:
-            await quorum.ask_leader("POST", "/v1/echo", "a")
+            await client.ask_leader("POST", "/v1/echo", "a")
         assert "c-0 is not asked, its certificate is not believed" in str(refused.value)
         with pytest.raises(QuorumUnreachableError):
-            await quorum.open_stream("/v1/stream")
-        view = await Admin(quorum, "gantry").view()
+            await client.open_stream("/v1/stream")
+        view = await Admin(client, "gantry").view()
         assert isinstance(view, Unreachable)
         assert "its certificate is not believed" in view.reason
         assert site.tokens == []
@@ -109,9 +120,9 @@ async def test_who_is_not_believed_hears_no_token(
 async def test_authorities_that_have_changed_are_read_anew(tmp_path: Path, asking: Asking) -> None:
     async with serving(Site(tmp_path / "theirs", "enforcing")) as site:
         trust = Told(MemberAuthority(tmp_path / "old"), site.authority)
-        quorum = asking(trust, site.port)
-        assert await quorum.ask_leader("POST", "/v1/echo", "a") == b"a"
-        assert await quorum.ask_leader("POST", "/v1/echo", "b") == b"b"
+        client = asking(trust, site.port)
+        assert await client.ask_leader("POST", "/v1/echo", "a") == b"a"
+        assert await client.ask_leader("POST", "/v1/echo", "b") == b"b"
         assert trust.freshly == 1
 
 
@@ -123,13 +134,13 @@ async def test_only_permissive_members_are_asked_without_tls(
     mode = "disabled" if why == "it speaks no TLS" else "permissive"
     async with serving(Site(tmp_path / "theirs", mode)) as site:
         other = None if why == "nobody is believed" else MemberAuthority(tmp_path, "ours")
-        quorum = asking(Told(other, plainly=plainly), site.port)
+        client = asking(Told(other, plainly=plainly), site.port)
         if plainly:
-            assert await quorum.ask_leader("POST", "/v1/echo", "a") == b"a"
+            assert await client.ask_leader("POST", "/v1/echo", "a") == b"a"
             assert site.tls.plain_accepted == (mode == "permissive")
             return
         with pytest.raises(QuorumUnreachableError) as refused:
-            await quorum.ask_leader("POST", "/v1/echo", "a")
+            await client.ask_leader("POST", "/v1/echo", "a")
         said = str(refused.value)
         words = {
             "it speaks no TLS": "c-0 does not agree to TLS",
@@ -145,8 +156,8 @@ async def test_process_that_is_gone_is_passed_over(tmp_path: Path, asking: Askin
     async with serving(gone):
         port = gone.port
     async with serving(Site(tmp_path / "here", "enforcing")) as site:
-        quorum = asking(Told(site.authority, plainly=True), port, site.port)
-        assert await quorum.ask_leader("POST", "/v1/echo", "a") == b"a"
+        client = asking(Told(site.authority, plainly=True), port, site.port)
+        assert await client.ask_leader("POST", "/v1/echo", "a") == b"a"
         alone = asking(Told(site.authority, plainly=True), port)
         with pytest.raises(QuorumUnreachableError, match="c-0 cannot be reached"):
             await alone.ask_leader("POST", "/v1/echo", "a")
@@ -154,9 +165,9 @@ async def test_process_that_is_gone_is_passed_over(tmp_path: Path, asking: Askin
 
 async def test_who_asks_without_tls_is_told_what_to_do(tmp_path: Path, asking: Asking) -> None:
     async with serving(Site(tmp_path, "enforcing")) as site:
-        quorum = asking(None, site.port)
+        client = asking(None, site.port)
         with pytest.raises(AdminRefusedError, match=r"TLS_NEEDED.*--member-tls-ca-file"):
-            await quorum.ask_leader("POST", "/v1/echo", "a")
-        view = await Admin(quorum, "gantry").view()
+            await client.ask_leader("POST", "/v1/echo", "a")
+        view = await Admin(client, "gantry").view()
         assert isinstance(view, Unreachable)
         assert "--member-tls-ca-file" in view.reason
