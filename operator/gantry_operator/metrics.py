@@ -56,6 +56,11 @@ class Metrics:
             "Reconciles that did what the ones before them had done, without any effect.",
             ("kind",),
         )
+        self.spins = self._counter(
+            "reconciles_without_change",
+            "Reconciles that followed each other at once although nothing that they read changed.",
+            ("kind",),
+        )
         self.disruptions = self._counter(
             "disruptions", "Disruptive actions that were carried out.", ("kind", "action")
         )

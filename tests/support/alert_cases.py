@@ -268,6 +268,18 @@ CASES = {
             target("release", "resync", "operator"),
         ],
     ),
+    "GantryOperatorSpins": Case(
+        {
+            operator("gantry_operator_reconciles_without_change_total", "0", kind="Spins"): "0+1"
+            + LONG,
+            operator("gantry_operator_reconciles_without_change_total", "0", kind="Once"): (
+                "0x3 1x100"
+            ),
+        },
+        14,
+        25,
+        [{"namespace": "shop", "pod": "release-0", "kind": "Spins"}],
+    ),
     "GantryOperatorRepeats": Case(
         {
             operator("gantry_operator_repeated_reconciles_total", "0", kind="Repeats"): "0+1"

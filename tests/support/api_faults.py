@@ -1,6 +1,7 @@
 """An API server that can be told to fail: the local one, with switches that a test holds.
 
-Every fault is stated by its test and bounded by a count or by its removal; nothing is random.
+Every fault is stated by its test and bounded by a count or by its removal; nothing is random. It
+also has users whose rights are not all that there are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gantry_local.apiserver.errors import (
     StatusError,
     conflict,
     expired,
+    forbidden,
     internal,
     too_many_requests,
 )
@@ -23,6 +25,7 @@ from gantry_local.apiserver.http import _PATH as PATH
 from gantry_local.apiserver.http import ApiServer
 from gantry_local.apiserver.kinds import ResourceType
 from gantry_local.apiserver.watching import WatchStream
+from support.rights import Rights, demands_of
 
 MAX_RULES: Final = 100
 MAX_DELAY_S: Final = 300.0
@@ -124,6 +127,18 @@ class FaultyApiServer(ApiServer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.faults = Faults()
+        self._users: dict[str, Rights] = {}
+
+    def admit(self, token: str, rights: Rights) -> None:
+        """From now on there is a user of this token, who may do what these rights allow."""
+        self._users[f"Bearer {token}"] = rights
+
+    def _rights(self, request: web.Request) -> Rights | None:
+        """Those of who asks; None for who may do everything."""
+        return self._users.get(request.headers.get("Authorization", ""))
+
+    def _authorized_path(self, request: web.Request) -> str:
+        return request.path if self._rights(request) else super()._authorized_path(request)
 
     def drop_watches(self, plural: str = "*") -> int:
         """Cut the connections of current watches; returns how many."""
@@ -176,8 +191,13 @@ class FaultyApiServer(ApiServer):
         except StatusError:
             target = None  # no object's path
         if isinstance(target, routes.Target):
-            resource = self._resource(target)
-            await self.faults.meet(handlers.verb_of(request, target), resource, target.name)
+            resource, verb = self._resource(target), handlers.verb_of(request, target)
+            rights = self._rights(request)
+            if rights is not None:
+                for demand in await demands_of(self.registry, request, resource, target, verb):
+                    if not rights.allows(demand):
+                        raise forbidden(resource, target.name, f"no right to {demand}")
+            await self.faults.meet(verb, resource, target.name)
         return await super()._dispatch(request)
 
     def _stream(self, *args: Any) -> HushedStream:

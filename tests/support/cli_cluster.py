@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GROUP = "orders"
 FRONTS = "clients"
 POLL_S = 0.2
-REPEATS = "plan repeats without effect"
-"""What the operator logs of a plan that it carries out again and again."""
+SPINS = ("plan repeats without effect", "reconciles without a change")
+"""What the operator logs of a plan, or of a look, that it repeats again and again."""
 Group: TypeAlias = dict[str, Any]  # as `gantry status --json` prints it
 
 
@@ -43,8 +43,20 @@ class CliCluster:
         self.place = {"GANTRY_LOCAL_DIR": str(state_dir)}
 
     def run(self, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """`gantry ARGS` with `text` as standard input, whatever its exit code."""
-        return self._module("gantry_cli", *args, text=text)
+        """`gantry ARGS` with `text` as standard input, whatever its exit code.
+
+        A cluster whose operator has spun ends like any other, and fails the test.
+        """
+        spun = self.spun() if args[:2] == ("local", "down") else []
+        done = self._module("gantry_cli", *args, text=text)
+        assert spun == [], "the operator repeats itself without a change"
+        return done
+
+    def spun(self) -> list[str]:
+        """The lines in which the operator says that it spins."""
+        logs = (path.read_text("utf-8", "replace") for path in self.directory.rglob("*.log"))
+        lines = (line for text in logs for line in text.splitlines())
+        return [line for line in lines if any(words in line for words in SPINS)]
 
     def lab(self, *args: str) -> subprocess.CompletedProcess[str]:
         """`python -m gantry_lab ARGS`, whatever its exit code."""
@@ -230,7 +242,5 @@ def cluster_with_group(
             cluster.wait_for(cluster.fronts_are_ready, "clients are led to fronts")
             cluster.wait_for(cluster.fronts_serve, "both fronts answer sends and pulls")
         yield cluster
-        repeated = [path for path in state_dir.rglob("*.log") if REPEATS in path.read_text("utf-8")]
-        assert repeated == [], "the operator repeats a plan without effect"
     finally:
         cluster.gantry("local", "down", "--purge")

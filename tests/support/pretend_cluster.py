@@ -23,6 +23,7 @@ from gantry_local.runtime import controllers
 from gantry_protocol.process.listening import bind
 from support.api_faults import FaultyApiServer
 from support.pretend_kubelet import PretendKubelet
+from support.rights import Rights
 
 
 class StandaloneServer:
@@ -64,8 +65,19 @@ class StandaloneServer:
         await self.api.stop()
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """A kubeconfig for this server at ``path``."""
-        path.write_text(yaml.safe_dump(kubeconfig(self.url, self.token)), encoding="utf-8")
+        """A kubeconfig for this server at ``path``, of who may do everything."""
+        return self._write(path, kubeconfig(self.url, self.token))
+
+    def write_user(self, path: Path, rights: Rights) -> Path:
+        """A kubeconfig for this server at ``path``, of a new user with these rights."""
+        token = secrets.token_urlsafe(16)
+        self.api.admit(token, rights)
+        config = kubeconfig(self.url, token)
+        config["clusters"][0]["cluster"]["server"] = self.url
+        return self._write(path, config)
+
+    def _write(self, path: Path, config: dict[str, Any]) -> Path:
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
         path.chmod(0o600)
         return path
 

@@ -85,6 +85,8 @@ class ApplyOutcome(msgspec.Struct):
         dropped: why the disruptive action was not carried out after all.
         growth: by claim that was to become larger, its size, and why not; empty if it does.
         refused_drains: why a drain did not begin, by `DrainGroup.group`.
+        read: fingerprint of what was read (`spins`); empty if there was nothing to read.
+        plan: what was carried out.
     """
 
     check_after_s: float | None = None
@@ -95,6 +97,8 @@ class ApplyOutcome(msgspec.Struct):
     dropped: str = ""
     growth: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
     refused_drains: dict[str, str] = msgspec.field(default_factory=dict)
+    read: bytes = b""
+    plan: list[act.Action] = msgspec.field(default_factory=list)
 
 
 class Applier:

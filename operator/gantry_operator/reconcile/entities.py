@@ -38,6 +38,7 @@ from gantry_operator.reconcile.apply import ApplyOutcome
 from gantry_operator.reconcile.events import post_event
 from gantry_operator.reconcile.hands import ConsumerGroupHand, Seen, TopicHand
 from gantry_operator.reconcile.reread import live, take
+from gantry_operator.reconcile.spins import fingerprint
 from gantry_operator.reconcile.users import UserHand
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ class Entities:
         entity, invalid = _parse(hand.model, body)
         seen = Seen(kind, body, entity)
         observed = await self._observe(key, hand, seen, invalid)
-        outcome = ApplyOutcome()
-        for action in plan_entity(observed, now()):
+        outcome = ApplyOutcome(read=fingerprint(observed), plan=plan_entity(observed, now()))
+        for action in outcome.plan:
             await self._carry_out(key, hand, seen, observed, action, outcome)
         return outcome
 

@@ -81,16 +81,16 @@ class Repeats:
 
 def _judged(key: Key, plan: Sequence[Action]) -> tuple[tuple[Key, bool], bytes]:
     """What a plan is compared with, and its digest: of what it does, else of what it tells."""
-    steps = _steps(plan)
-    deeds = [step for step in steps if not isinstance(step, WriteStatus)]
-    compared = deeds or steps
+    done = steps(plan)
+    deeds = [step for step in done if not isinstance(step, WriteStatus)]
+    compared = deeds or done
     digest = hashlib.blake2b(repr(compared).encode(), digest_size=16).digest() if compared else b""
     return (key, not deeds), digest
 
 
 def describe(plan: Sequence[Action]) -> str:
     """The steps of a plan in words."""
-    return ", ".join(f"{type(step).__name__} {_object(step)}".strip() for step in _steps(plan))
+    return ", ".join(f"{type(step).__name__} {_object(step)}".strip() for step in steps(plan))
 
 
 def _object(step: Action) -> str:
@@ -99,5 +99,6 @@ def _object(step: Action) -> str:
     return str(getattr(step, "name", ""))
 
 
-def _steps(plan: Sequence[Action]) -> list[Action]:
+def steps(plan: Sequence[Action]) -> list[Action]:
+    """The actions that write something others can see; events are for people."""
     return [action for action in plan if not isinstance(action, CheckAgain | EmitEvent)]

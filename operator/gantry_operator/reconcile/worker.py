@@ -3,7 +3,7 @@
 One key never has two workers, and one failing key delays no other. A fault in our own code is
 contained to its key, logged with its traceback and counted: one resource that nobody foresaw must
 not take the service from all the others. A plan that is carried out again and again without effect
-is slowed down like a failure, and told (`repeats`).
+is slowed down like a failure, and told (`repeats`); so are looks that bring each other (`spins`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gantry_operator.plan.actions import WriteStatus
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, FrontObserved
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.reconcile.apply import Applier, ApplyOutcome
-from gantry_operator.reconcile.repeats import LIMIT, Repeats, describe
+from gantry_operator.reconcile.repeats import LIMIT, Repeats, describe, steps
+from gantry_operator.reconcile.spins import SOON_S, Look, Spins, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,7 @@ class Reconciler:
         self._leads = leads
         self._entities = entities
         self._repeats = Repeats()
+        self._spins = Spins()
 
     async def work(self) -> None:
         """One worker; runs until cancelled."""
@@ -130,6 +132,8 @@ class Reconciler:
         if held_s > 0:
             return ApplyOutcome(check_after_s=held_s)
         outcome = await self._applier.apply(key, seen, actions)
+        outcome.read, outcome.plan = fingerprint(seen), actions
+        self._note_look(key, outcome)
         if not outcome.refusals and not outcome.failure:
             await self._slow_down(key, seen, actions, outcome)
         if leads:
@@ -146,6 +150,7 @@ class Reconciler:
         await asyncio.sleep(0)  # a look that finds all well waits for nothing; others do
         if self._leads():
             outcome = await self._entities.look(key, self._clock)
+            self._note_look(key, outcome)
         if outcome.again:
             self._queue.add(key)
         return outcome
@@ -184,6 +189,33 @@ class Reconciler:
         if count == LIMIT + 1:
             await self._applier.tell(key, seen, Reason.REPEATING, f"Repeated in vain: {what}.")
 
+    def _note_look(self, key: Key, outcome: ApplyOutcome) -> None:
+        """Looks that bring each other although nothing changes come later each time, and are told.
+
+        One that a watch brings is not held back: it may be the one that clients wait for.
+        """
+        if not outcome.read:
+            self._spins.forget(key)
+            return
+        soon = outcome.again or (
+            outcome.check_after_s is not None and outcome.check_after_s < SOON_S
+        )
+        now_s = asyncio.get_running_loop().time()
+        look = Look(now_s, outcome.read, causes=soon or bool(steps(outcome.plan)))
+        row = self._spins.note(key, look)
+        if not row.spins:
+            return
+        if soon:
+            outcome.again, outcome.check_after_s = False, row.wait_s
+        self._metrics.spins.labels(key.kind).inc()
+        _log.warning(
+            "reconciles without a change",
+            **_facts(key),
+            actions=describe(outcome.plan),
+            times=row.repeats,
+            retry_s=round(row.wait_s, 2),
+        )
+
     def _remember(self, key: Key, outcome: ApplyOutcome) -> None:
         """What was written or refused is planned with at once; a refusal is tried again later.
 
@@ -219,6 +251,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._repeats.forget(key)
+        self._spins.forget(key)
         if key.kind == BROKER_GROUP.kind:
             self._metrics.drop_group(key)
         elif key.kind == FRONT_GROUP.kind:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.session import session
-from support.cli_cluster import REPEATS, ROOT, CliCluster, settled
+from support.cli_cluster import ROOT, CliCluster, settled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -144,14 +144,6 @@ async def test_one_grows_to_five_and_back_while_a_producer_sends(cluster: CliClu
     assert not sender.failed, sender.failed[0]
     assert known["masterEpoch"] == group["masterEpoch"], "nobody was taken for gone"
     assert await asyncio.to_thread(lives, cluster, "broker") == brokers
-    assert REPEATS not in await asyncio.to_thread(operator_said, cluster)
-
-
-def operator_said(cluster: CliCluster) -> str:
-    name = "gantry-operator"
-    found = cluster.object("pods", "-n", "gantry-system")["items"]
-    pod = next(one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith(name))
-    return cluster.gantry("local", "logs", str(pod), "-n", "gantry-system")
 
 
 def test_a_member_that_lost_its_disk_founds_no_second_quorum(cluster: CliCluster) -> None:

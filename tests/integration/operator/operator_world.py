@@ -27,19 +27,25 @@ from gantry_protocol.admin_client.quorum import Endpoint
 from integration.operator.quorum_double import FakeQuorum
 from support.patience import PATIENCE_S
 from support.pretend_cluster import PretendCluster
+from support.rights import Right, Rights
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]
 
 
 class World:
-    """A cluster, its quorum, and operators that come and go."""
+    """A cluster, its quorum, and operators that come and go.
+
+    Attributes:
+        kubeconfig: of people, who may do everything. Operators have the rights of the chart's Role.
+    """
 
     def __init__(self, cluster: PretendCluster, quorum: FakeQuorum, kubeconfig: Path) -> None:
         self.cluster = cluster
         self.quorum = quorum
         self.kubeconfig = kubeconfig
         self.namespace = "default"
+        self._operators: list[Rights] = []
 
     # The cluster
 
@@ -153,15 +159,28 @@ class World:
 
     @contextlib.asynccontextmanager
     async def operator(self, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
-        """A running operator."""
+        """A running operator, with the rights that the chart gives it."""
         stop = asyncio.Event()
-        fields: Json = {"kubeconfig": self.kubeconfig, "http_port": 0, "image": "gantry:test"}
+        home = settings.get("lease_namespace", self.namespace)
+        rights = Rights(home, settings.get("namespaces", ()))
+        self._operators.append(rights)
+        path = self.kubeconfig.with_name(f"operator-{len(self._operators)}")
+        kubeconfig = self.cluster.write_user(path, rights)
+        fields: Json = {"kubeconfig": kubeconfig, "http_port": 0, "image": "gantry:test"}
         task = asyncio.create_task(serve(OperatorSettings(**(fields | settings)), stop))
         try:
             yield task
         finally:
             stop.set()
             await asyncio.gather(task, return_exceptions=True)
+
+    def used(self) -> set[Right]:
+        """The rights that operators have needed."""
+        return set().union(*(rights.used for rights in self._operators))
+
+    def judge_rights(self) -> None:
+        """Raises AssertionError: an operator asked for what it has no right to."""
+        assert [demand for rights in self._operators for demand in rights.refused] == []
 
     async def up(self, **spec: Any) -> None:
         """The examples, settled."""
@@ -180,7 +199,9 @@ async def a_world(tmp_path: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Wo
             return Endpoint(pod, "127.0.0.1", quorum.port)
 
         patch.setattr(directory, "Endpoint", endpoint)
-        yield World(cluster, quorum, cluster.write_kubeconfig(tmp_path / "kubeconfig"))
+        world = World(cluster, quorum, cluster.write_kubeconfig(tmp_path / "kubeconfig"))
+        yield world
+        world.judge_rights()
 
 
 __all__ = ["CONTROLLER_GROUP", "POD", "SERVICE", "World", "a_world"]

@@ -12,7 +12,8 @@ whoever connects. So do the addresses that its status says a cloud gave it, and 
 node (``NODE``).
 
 Not here: nodes (a pod's machine without power is a pod that answers nothing and cannot be deleted
-meanwhile), DNS and Services that lag behind their endpoints, reads from an old copy, TLS, rights.
+meanwhile), DNS and Services that lag behind their endpoints, reads from an old copy, TLS. Rights
+are not enforced: what the chart's Role does not allow is written down (``OperatedCluster.rights``).
 The kubelet reaches its pods and the API server whatever happens to the network, as a pod's own node
 does; the API server itself never restarts.
 """
@@ -70,6 +71,7 @@ from sim.product.cluster import supervised
 from sim.product.loop import failures
 from sim.product.machines import Machine, Process, current
 from sim.product.tcp import ListenSocket, connect
+from support.rights import demands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -196,6 +198,10 @@ class WorldApiServer(ApiServer):
         refusal = unkind.refusal(resource, verb, name)
         if refusal is not None:
             raise refusal
+        if resource is not None and isinstance(target, routes.Target):
+            content = request.content_type
+            for demand in demands(self.registry, resource, target, verb, content, {}):
+                self._cluster.rights.allows(demand)
         self._cluster.asker = request.remote or ""
         said = (verb, resource.plural if resource is not None else "", name)
         self._cluster.asked(*said)

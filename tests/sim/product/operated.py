@@ -33,6 +33,7 @@ from sim.product.files import Volume
 from sim.product.machines import Machine
 from sim.product.operated_faults import NAMESPACE
 from sim.product.tcp import Network
+from support.rights import Rights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +103,7 @@ class OperatedCluster(Cluster):
         asks: called before each request to the API server, with verb, resource and name.
         deeds: called after each that was carried out.
         asker: the address of who asked last.
+        rights: what operators asked for, and what of it the chart's Role does not allow.
         lost_disks: volumes that the claim controller gave up.
         disposable: volumes that people have let go.
         deleted_by_people: uids of pods.
@@ -138,6 +140,7 @@ class OperatedCluster(Cluster):
         self.deeds: list[Callable[[str, str, str], None]] = []
         self.begins: list[Callable[[], None]] = []
         self.asker = ""
+        self.rights = Rights(home=NAMESPACE)
         self.operator_settings = operator_settings or {}
         self._group_spec = group_spec or {}
         self._stack = ExitStack()

@@ -9,6 +9,8 @@ quorum   it never takes a controller while the others that live are no majority,
 volumes  it deletes no claim, and no volume goes
 scale    a StatefulSet never shrinks below the wish, unless all of the group is put to sleep
 bug      no reconcile ends in a fault of its own
+loop     no looks at a resource bring each other while nothing that they read changes
+rights   it asks the API server for nothing that the chart's Role does not allow
 =======  =========================================================================================
 
 What lives is the world's truth, and the operator's knowledge is late: members count as alive that
@@ -21,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gantry_operator import names
+from gantry_operator.api.kinds import CUSTOM
 from sim.kernel.world import SECOND, Violation
 from sim.product.cluster import CLUSTER, GROUP
 from sim.product.operated import BROKERS
@@ -74,6 +77,8 @@ class OperatorWatch:
         cluster, now_us = self._cluster, self._cluster.world.now_us
         if self._found:
             raise Violation(self._found[0])
+        if cluster.rights.refused:
+            raise Violation(f"rights: {cluster.rights.refused[0]}")
         for node in cluster.nodes:
             process = node.process
             if process is not None and not process.is_dead and not process.frozen:
@@ -95,9 +100,11 @@ class OperatorWatch:
             metrics = None if process is None else process.globals.get("Metrics")
             if metrics is None:
                 continue
-            for kind in ("BrokerGroup", "ControllerGroup"):
+            for kind in (one.kind for one in CUSTOM):
                 if metrics.reconciles.labels(kind, "bug")._value.get():
                     raise Violation(f"bug: {node.name} hit a fault of its own over a {kind}")
+                if metrics.spins.labels(kind)._value.get():
+                    raise Violation(f"loop: {node.name} looks at a {kind} without a change")
 
     def _check_objects(self) -> None:
         for found in self._cluster.objects("statefulsets", "apps"):

@@ -14,6 +14,7 @@ from gantry_operator.api.kinds import CUSTOM, ENTITIES, MESSAGE_USER, OWNED
 from gantry_operator.builders.template import USER_ID
 from gantry_operator.plan.objects import OPTIONAL_KINDS
 from gantry_operator.shell import STOP_S
+from support.rights import Demand, Right, Rights, chart
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "gantry"
@@ -116,12 +117,9 @@ def test_the_operators_network_policy_names_its_port() -> None:
 
 
 def test_the_operator_may_do_what_it_does_with_every_kind_it_keeps() -> None:
-    text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
-    rules = re.findall(r"apiGroups: \[(.*)\]\n  resources: \[(.*?)\].*\n  verbs: \[(.*?)\]", text)
     granted: dict[tuple[str, str], set[str]] = {}
-    for group, plurals, verbs in rules:
-        for plural in plurals.split(", "):
-            granted.setdefault((group.strip('"'), plural), set()).update(verbs.split(", "))
+    for right in chart().served:
+        granted.setdefault((right.group, right.resource), set()).add(right.verb)
     for kind in CUSTOM:
         assert {"get", "list", "watch", "patch"} <= granted[kind.group, kind.plural], kind.kind
         assert granted[kind.group, f"{kind.plural}/status"] == {"patch"}, kind.kind
@@ -132,6 +130,27 @@ def test_the_operator_may_do_what_it_does_with_every_kind_it_keeps() -> None:
         needed = {"get", "list", "watch", "create", "patch"}
         needed |= {"delete"} if kind.kind in OPTIONAL_KINDS else set()
         assert needed <= granted[kind.group, kind.plural], kind.kind
+
+
+def test_rights_are_read_as_the_api_server_reads_them() -> None:
+    rights = Rights("home", namespaces=("shop",))
+    lease = Demand("get", "coordination.k8s.io", "leases", "home", "gantry-operator")
+    pods = Demand("list", "", "pods", "shop", "")
+    home = Demand("get", "", "namespaces", "home", "home")
+    for demand in (lease, pods, home):
+        assert rights.allows(demand), demand
+    assert len(rights.used) == 3
+    assert Right("list", "", "pods") in rights.used
+    beyond = [
+        lease._replace(name="another"),
+        lease._replace(namespace="shop"),
+        pods._replace(namespace="other"),
+        pods._replace(namespace=""),
+        pods._replace(resource="pods/log"),
+        home._replace(namespace="shop", name="shop"),
+    ]
+    assert not any(rights.allows(demand) for demand in beyond)
+    assert rights.refused == beyond
 
 
 def test_alerts_lead_to_where_the_runbooks_are_published() -> None:
