@@ -48,7 +48,9 @@ def entity(world: World, kind: Kind, **spec: Any) -> None:
 
 async def in_place(world: World) -> None:
     for kind in ENTITIES:
-        await world.until(lambda k=kind: world.is_true("Ready", "shop", k), f"{kind.kind} in place")
+        await world.until(
+            lambda kind=kind: world.is_true("Ready", "shop", kind), f"{kind.kind} in place"
+        )
 
 
 async def test_every_right_is_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +95,15 @@ async def all_is_changed(world: World) -> None:
         (NETWORK_POLICY, "orders-broker"),
         (AUTOSCALER, "clients-front"),
     ):
-        await world.until(lambda k=kind, n=name: world.get(k, n) is None, f"{kind.kind} goes")
+        await world.until(
+            lambda kind=kind, name=name: world.get(kind, name) is None, f"{kind.kind} goes"
+        )
     await world.until(lambda: not world.all(CRON_JOB), "the audit goes")
     await world.settled()
+
+
+def owners(world: World, kind: Kind, name: str) -> Any:
+    return world.require(kind, name)["metadata"].get("ownerReferences")
 
 
 async def all_is_found_anew(world: World) -> None:
@@ -105,7 +113,7 @@ async def all_is_found_anew(world: World) -> None:
         world.patch(kind, name, {"metadata": {"ownerReferences": None}})
     for kind, name in orphans:
         await world.until(
-            lambda k=kind, n=name: world.require(k, n)["metadata"].get("ownerReferences"),
+            lambda kind=kind, name=name: owners(world, kind, name),
             f"{kind.kind} {name} is owned again",
         )
 
@@ -114,12 +122,14 @@ async def all_goes(world: World) -> None:
     """Finalizers go, and what they kept."""
     for kind in ENTITIES:
         world.delete(kind, "shop")
-        await world.until(lambda k=kind: world.get(k, "shop") is None, f"{kind.kind} goes")
+        await world.until(lambda kind=kind: world.get(kind, "shop") is None, f"{kind.kind} goes")
     for kind, name in (
         (FRONT_GROUP, "clients"),
         (BROKER_GROUP, "orders"),
         (CONTROLLER_GROUP, "gantry"),
     ):
         world.delete(kind, name)
-        await world.until(lambda k=kind, n=name: world.get(k, n) is None, f"{kind.kind} goes")
+        await world.until(
+            lambda kind=kind, name=name: world.get(kind, name) is None, f"{kind.kind} goes"
+        )
     await world.until(lambda: not world.all(STATEFULSET), "nothing runs")

@@ -42,7 +42,7 @@ MUTANTS = (
         "spins",
         "a group that comes up is looked at all the time",
         "plan.broker:_check_again",
-        "return [CheckAgain(after_s=UNSETTLED_CHECK_S)]",
+        "return [CheckAgain(after_s=STEP_CHECK_S)]",
         "return [CheckAgain(after_s=0.0)]",
         _AT_WORK,
     ),

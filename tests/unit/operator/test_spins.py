@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
@@ -75,10 +74,6 @@ def test_who_waits_as_told_is_still_in_the_row() -> None:
     assert follow(row, Look(at_s + row.wait_s + 2 * SOON_S, b"same", causes=True)).repeats == 0
 
 
-def changed(seen: Any, **facts: Any) -> Any:
-    return msgspec.structs.replace(seen, **facts)
-
-
 def written(seen: BrokerObserved) -> BrokerObserved:
     """The same after writes of the operator alone."""
     meta = seen.meta.model_copy(update={"resource_version": "8", "finalizers": ("ours",)})
@@ -86,8 +81,13 @@ def written(seen: BrokerObserved) -> BrokerObserved:
         name: body | {"metadata": body["metadata"] | {"annotations": {"at": "now"}}, "spec": {}}
         for name, body in seen.objects.items()
     }
-    pods = tuple(changed(one, role="x", traffic=False, resource_version="2") for one in seen.pods)
-    return changed(seen, meta=meta, objects=objects, pods=pods, live_status={"at": "now"})
+    pods = tuple(
+        msgspec.structs.replace(one, role="x", traffic=False, resource_version="2")
+        for one in seen.pods
+    )
+    return msgspec.structs.replace(
+        seen, meta=meta, objects=objects, pods=pods, live_status={"at": "now"}
+    )
 
 
 def test_what_the_operator_writes_is_no_news() -> None:
@@ -125,7 +125,7 @@ def test_what_others_say_is_news(other: BrokerObserved) -> None:
 def test_the_status_of_an_owned_object_is_news() -> None:
     seen = broker_world()
     objects = {name: body | {"status": {"replicas": 7}} for name, body in seen.objects.items()}
-    assert fingerprint(changed(seen, objects=objects)) != fingerprint(seen)
+    assert fingerprint(msgspec.structs.replace(seen, objects=objects)) != fingerprint(seen)
     pods = tuple(controller_pod(n, ready=False) for n in range(3))
     assert fingerprint(controller_world(pods=pods)) != fingerprint(controller_world())
 
