@@ -8,33 +8,32 @@ from sim.mutants.planting import Edit
 _mutant = one_edit("gantry_operator")
 _TESTS = "unit/operator/test_spins.py::"
 _AT_WORK = UnitTests(f"{_TESTS}test_a_group_that_comes_up_is_looked_at_now_and_then")
-_NEVER_THE_SAME = (
-    Edit(
-        "gantry_operator.plan.broker:_write",
-        "body = status.to_object()",
-        'body = status.to_object() | {"summary": seen.meta.resource_version}',
-    ),
-    Edit(
-        "gantry_operator.reconcile.apply:Applier._write_status",
-        "return take(self._cache, kind, await self._api.apply_status(kind, body))",
-        "return self._cache.put(kind, await self._api.apply_status(kind, body))",
-    ),
-)
-"""A status that differs in each look, and each of its writes is news."""
+_SUMMARY = 'body = status.to_object() | {"summary": seen.meta.resource_version}'
+
+
+def _never_the_same(where: str) -> tuple[Edit, ...]:
+    """A status that differs in each look, and each of its writes is news."""
+    put = "return self._cache.put(kind, await self._api.apply_status(kind, body))"
+    take = "return take(self._cache, kind, await self._api.apply_status(kind, body))"
+    return (
+        Edit(f"gantry_operator.plan.{where}", "body = status.to_object()", _SUMMARY),
+        Edit("gantry_operator.reconcile.apply:Applier._write_status", take, put),
+    )
+
 
 MUTANTS = (
     Mutant(
         "status-never-the-same",
         "spins",
         "each look writes another status, whose write brings the next look",
-        _NEVER_THE_SAME,
+        _never_the_same("controller:plan_controller_group"),
         _AT_WORK,
     ),
     Mutant(
         "status-never-the-same-in-a-world",
         "spins",
         "each look writes another status, whose write brings the next look",
-        _NEVER_THE_SAME,
+        _never_the_same("broker:_write"),
         Seeds("product-operator", 1),
     ),
     _mutant(
