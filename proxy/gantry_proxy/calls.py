@@ -2,14 +2,17 @@
 
 A route is asked for when it is older than ``ROUTE_AGE_S``; while nobody answers, the last one
 holds. A group's address leads to whoever is its master, through doors or fronts, which pass a
-request on to the next one. What was surely not stored is tried again here until the client's time
-is over; what may be stored is told to the client, whose word it is whether to send it again.
+request on to the next one. Where it is a broker's own, the next master has another one: a request
+that fails has its route asked for again. What was surely not stored is tried again here until the
+client's time is over; what may be stored is told to the client, whose word it is whether to send it
+again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from gantry_protocol.bodies import decode_body
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from gantry_protocol.remoting.client import RemotingClient, RequestHandler, Sign
 
 ROUTE_AGE_S = 5.0
+DOUBT_AGE_S = DOUBT_S = 0.2  # while requests fail; and who waits for the answer waits so long
 GROUP_AGE_S = 10.0
 KNOWN_MAX = 4096  # topics, and consumer groups
 CONNECT_S = 1.0
@@ -80,6 +84,7 @@ class Masters:
         self._name_servers = list(name_servers)
         self._routes: dict[str, tuple[float, tuple[GroupQueues, ...]]] = {}
         self._groups: dict[str, tuple[float, SubscriptionGroupConfig]] = {}
+        self._places: dict[str, tuple[str, str]] = {}  # topic and group of an address
 
     async def close(self) -> None:
         """End all connections."""
@@ -109,8 +114,35 @@ class Masters:
         except CallRefused:
             self._routes.pop(topic, None)
             raise
-        _remember(self._routes, topic, (now_s, groups))
+        self._learn(topic, groups, now_s)
         return groups
+
+    def _learn(self, topic: str, groups: tuple[GroupQueues, ...], now_s: float) -> None:
+        _remember(self._routes, topic, (now_s, groups))
+        for group in groups:
+            _remember(self._places, group.address, (topic, group.broker_name))
+
+    async def _next_address(self, address: str) -> str:
+        """The address of the group that was at this one, after a request to it has failed.
+
+        Of those that fail at once one asks. A group that a route has no longer keeps its address:
+        it may have no master for a moment.
+        """
+        loop = asyncio.get_running_loop()
+        topic, name = self._places.get(address, ("", ""))
+        known = self._routes.get(topic)
+        if known is None:
+            return address
+        groups = known[1]
+        if loop.time() - known[0] >= DOUBT_AGE_S:
+            _remember(self._routes, topic, (loop.time(), groups))
+            with suppress(RemotingError, ResolveError, WireError, CallRefused, TimeoutError):
+                async with asyncio.timeout(DOUBT_S):
+                    newer = queues_of(await self._ask_route(topic))
+                if any(group.broker_name == name for group in newer):
+                    groups = newer
+                    self._learn(topic, groups, loop.time())
+        return next((group.address for group in groups if group.broker_name == name), address)
 
     async def place(self, topic: str, broker_name: str) -> str:
         """The address of a group.
@@ -180,6 +212,7 @@ class Masters:
                 why = error
             except (RequestTimeout, ConnectionClosed) as error:
                 if not repeatable:
+                    await self._next_address(address)  # for the client's next call
                     text = f"it may have been carried out: {error}"
                     raise CallRefused("PROXY_TIMEOUT", text) from error
                 why = error
@@ -187,6 +220,7 @@ class Masters:
                 raise CallRefused("INTERNAL_SERVER_ERROR", f"no master takes it: {why}")
             self.tried_again += 1
             await asyncio.sleep(AGAIN_S)
+            address = await self._next_address(address)
 
     async def carry_out(
         self, address: str, make: Make, within_s: float, *, repeatable: bool = False
@@ -213,6 +247,7 @@ class Masters:
             client = await self._polls.get(address, CONNECT_S)
             return await client.call(command, within_s)
         except (RemotingError, ResolveError) as error:
+            await self._next_address(address)  # for the client's next call
             raise CallRefused("INTERNAL_SERVER_ERROR", str(error)) from error
 
     async def _ask_route(self, topic: str) -> TopicRouteData:
