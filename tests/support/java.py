@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +53,8 @@ def classpath(project: Path, target: Path, *goals: str) -> str:
             target.mkdir(parents=True, exist_ok=True)
             goal = ("dependency:build-classpath", f"-Dmdep.outputFile={kept}")
             pom = project / "pom.xml"
-            subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goals, *goal], check=True)
+            command = ["mvn", "-q", "-B", "-f", str(pom), *goals, *goal]
+            subprocess.run(command, check=True, stdout=sys.stderr)  # figures go to stdout
     return kept.read_text().strip()
 
 
