@@ -24,6 +24,7 @@ from gantry_operator.quorums import directory
 from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
 from gantry_protocol.admin_client.quorum import Endpoint
+from gantry_protocol.member_tls.asking import Trust
 from integration.operator.quorum_double import FakeQuorum
 from support.patience import PATIENCE_S
 from support.pretend_cluster import PretendCluster
@@ -195,8 +196,8 @@ async def a_world(tmp_path: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Wo
     async with PretendCluster(bookmark_interval_s=0.2) as cluster, FakeQuorum(cluster) as quorum:
         cluster.load(ROOT / "crds")
 
-        def endpoint(pod: str, _host: str, _port: int) -> Endpoint:
-            return Endpoint(pod, "127.0.0.1", quorum.port)
+        def endpoint(pod: str, _host: str, _port: int, trust: Trust | None) -> Endpoint:
+            return Endpoint(pod, "127.0.0.1", quorum.port, trust)
 
         patch.setattr(directory, "Endpoint", endpoint)
         world = World(cluster, quorum, cluster.write_kubeconfig(tmp_path / "kubeconfig"))
