@@ -15,7 +15,6 @@ PYTEST := $(BIN)/python -m pytest -q
 COMPUTE := -n $(shell nproc) --dist worksteal
 WAIT := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope
 TRIED := .pytest_cache/integration
-TRIED_E2E := .pytest_cache/e2e
 # With SHARES=n an n-th is taken: drawn by the commit, so the same commit has the same one again.
 PARTS = $(or $(SHARES),1)
 TURN = $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
@@ -139,8 +138,7 @@ image-pipeline: ## build the image gantry-pipeline:dev (Spark and Java), and loa
 
 .PHONY: e2e
 e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; writes build/e2e/report.md; SHARES=n an n-th of the files
-	@rm -rf $(TRIED_E2E) && e2e/run.sh -o cache_dir=$(TRIED_E2E) $$(ls e2e/test_*.py | awk 'NR % $(PARTS) == $(TURN) % $(PARTS)') \
-	  || GANTRY_E2E_PREPARED=1 .ci/again $$? $(TRIED_E2E) e2e/run.sh
+	@e2e/run.sh $$(ls e2e/test_*.py | awk 'NR % $(PARTS) == $(TURN) % $(PARTS)')
 
 .PHONY: e2e-load
 e2e-load: venv ## load ×10 and back with an autoscaler, 15 minutes; writes build/load/, a picture among it
