@@ -42,12 +42,7 @@ async def encrypted(stage: BenchStage) -> Runs:
             closing(_sends(queues, None)) as plain,
             closing(_sends(queues, trust)) as secure,
         ):
-
-            async def once() -> dict[str, float]:
-                without = await stage.window(target, plain)
-                return compared(await stage.window(target, secure), without, "plain")
-
-            return await stage.repeat(once)
+            return await _in_turn(stage, (target, secure), (target, plain), "plain")
 
 
 async def repeats(stage: BenchStage) -> Runs:
@@ -69,12 +64,22 @@ async def repeats(stage: BenchStage) -> Runs:
             closing(_sends(queues, None)) as with_keys,
             closing(_sends(other_queues, None)) as without_keys,
         ):
+            return await _in_turn(stage, (target, with_keys), (other, without_keys), "off")
 
-            async def once() -> dict[str, float]:
-                without = await stage.window(other, without_keys)
-                return compared(await stage.window(target, with_keys), without, "off")
 
-            return await stage.repeat(once)
+async def _in_turn(
+    stage: BenchStage,
+    way: tuple[ProcessGroup, FrameLoad],
+    other: tuple[ProcessGroup, FrameLoad],
+    name: str,
+) -> Runs:
+    """A window of the other way and one of the way in question, in each run; see `compared`."""
+
+    async def once() -> dict[str, float]:
+        without = await stage.window(*other)
+        return compared(await stage.window(*way), without, name)
+
+    return await stage.repeat(once)
 
 
 def compared(
