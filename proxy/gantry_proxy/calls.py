@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from gantry_protocol.remoting.client import RemotingClient, RequestHandler, Sign
 
 ROUTE_AGE_S = 5.0
-DOUBT_AGE_S = DOUBT_S = 0.2  # while requests fail; and who waits for the answer waits so long
+DOUBT_AGE_S = 0.2  # of a route, while requests fail
+DOUBT_S = 0.2  # that a failed request waits for a newer one
 GROUP_AGE_S = 10.0
 KNOWN_MAX = 4096  # topics, and consumer groups
 CONNECT_S = 1.0
