@@ -13,6 +13,7 @@ EARLY = "gantry_broker.clients.pop.early:EarlyRequests"
 POLLS = "gantry_broker.clients.pop.polls:Polls"
 POPS = "unit/broker/clients/test_pop.py"
 MASTERS = "unit/broker/clients/test_pop_masters.py"
+LITES = "unit/broker/clients/test_lite_topics.py"
 WAITING = "unit/broker/clients/test_pop_waiting.py"
 COMES_EARLY = "unit/broker/clients/test_pop_early.py"
 FAILURES = "unit/broker/clients/test_pop_failures.py"
@@ -33,6 +34,30 @@ MUTANTS = (
         "self._due[0][0] <= steady_ms and",
         "",
         f"{POPS}::test_what_is_popped_is_invisible_until_its_time_is_over",
+    ),
+    _mutant(
+        "table-forgets-what-is-taken",
+        "a lite topic is stuck, or what was done of it comes again, after a table",
+        f"{BOOK}._forget",
+        "if queue_id not in self.taken",
+        "if True",
+        f"{LITES}::test_a_lite_topic_that_is_being_taken_from_is_not_forgotten_by_a_table",
+    ),
+    _mutant(
+        "first-offset-unwritten",
+        "what is done comes again if the master dies soon after a group has begun",
+        f"{TAKING}._current",
+        "self._book.unwritten.add(queue_id)",
+        "pass",
+        f"{MASTERS}::test_the_next_master_knows_where_a_group_began_of_which_two_pop_at_once",
+    ),
+    _mutant(
+        "acknowledgements-set-offsets-back",
+        "a late acknowledgement sets back a group that pulls by now",
+        f"{BOOK}._moved_rows",
+        "and query(*queue_id) == self.committed.get(queue_id, UNKNOWN)",
+        "and query(*queue_id) is not None",
+        f"{MASTERS}::test_an_acknowledgement_moves_no_offset_that_somebody_else_has_set",
     ),
     _mutant(
         "young-queues-skipped",

@@ -19,7 +19,7 @@ What it refuses: to say anything before it has read all that its predecessors wr
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from gantry_protocol.codes import ResponseCode
@@ -59,7 +59,7 @@ from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueQuestion, SendOutcome
 from gantry_broker.store.steps import Steps
-from gantry_broker.store.tables.offsets import GONE, OffsetRow, rows_record
+from gantry_broker.store.tables.offsets import OffsetRow, rows_record
 from gantry_broker.store.tables.pieces import MAX_ROWS
 from gantry_broker.store.tables.resets import may_commit
 
@@ -69,7 +69,7 @@ BURIED_BYTES = 1024 * 1024  # of dead letters in one append, about
 WAITING_MAX = 8_192  # events that wait for an append: 1 MiB
 RETRY_FIRST_S = 0.5  # between a read that failed and the next; twice as long after each
 RETRY_MAX_S = 60.0
-UNKNOWN = -1  # as a committed offset: none that this ledger wrote
+UNKNOWN = -1  # as a committed offset: it is still to be followed
 _ENDED = SendOutcome(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker lost its mastership")
 _TOO_MANY = SendOutcome(
     ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many acknowledgements and pops wait for the log"
@@ -101,8 +101,12 @@ class PopBook:
 
     Attributes:
         ledger: what is in flight.
-        committed: the offset of a queue as this ledger wrote it last; another one was set by
+        committed: the offset of a queue as this ledger has set it last; another one was set by
             somebody else.
+        unwritten: queues whose offset stands in the next append, though it is what it was: what is
+            in flight of them stands there, and is of no use to a master that has no offset.
+        taken: the queues that some pop takes of now; no table forgets them, since what the pop
+            has learned of them is to hold until it hands out.
         generation: rises whenever something is taken back: what was built on it does not hold.
         failure: why POP is not served; empty while it is.
         refused: appends that were refused.
@@ -118,6 +122,8 @@ class PopBook:
     ) -> None:
         self.ledger = PopLedger()
         self.committed: dict[QueueId, int] = {}
+        self.unwritten: set[QueueId] = set()
+        self.taken: set[QueueId] = set()
         self.generation = 0
         self.failure = ""
         self.refused = 0
@@ -244,14 +250,13 @@ class PopBook:
         host = self._view.store_host
         events = [event for wish in wishes for event in wish.events]
         records = [record for wish in wishes for record in wish.buried]
-        rows = self._moved_rows(events)
-        before: list[OffsetRow] = []  # of this book
-        as_was: list[OffsetRow] = []  # of the table
+        touched = dict.fromkeys(event.queue for event in events if not isinstance(event, ModeSet))
+        rows = self._moved_rows(touched)
+        unwritten = self.unwritten.intersection(touched)
+        self.unwritten -= unwritten
+        before = [(*row[:3], self.committed[QueueId(*row[:3])]) for row in rows]
         if rows:
-            offsets = self._view.store.committed
-            before = [(*row[:3], self.committed[QueueId(*row[:3])]) for row in rows]
-            as_was = [(*row[:3], _known(offsets.query(*row[:3]))) for row in rows]
-            offsets.foresee(rows)
+            self._view.store.committed.foresee(rows)
             self.committed.update((QueueId(*row[:3]), row[3]) for row in rows)
             for at in range(0, len(rows), MAX_ROWS):
                 record = rows_record(rows[at : at + MAX_ROWS])
@@ -277,8 +282,9 @@ class PopBook:
 
         def done(outcome: SendOutcome) -> None:
             if outcome.code != ResponseCode.SUCCESS and not outcome.may_be_stored:
-                self._view.store.committed.take_back(as_was)
+                self._view.store.committed.take_back(before)
                 self.committed.update((QueueId(*row[:3]), row[3]) for row in before)
+                self.unwritten |= unwritten
             self._written(outcome, table_from if with_table else None, forgotten)
 
         try:
@@ -286,17 +292,15 @@ class PopBook:
         except GantryError as error:
             done(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
 
-    def _moved_rows(self, events: list[Event]) -> list[OffsetRow]:
-        """The committed offsets that these events have changed, of topics that have not ended."""
+    def _moved_rows(self, touched: Iterable[QueueId]) -> list[OffsetRow]:
+        """The offsets that the next append sets; none where somebody else has set one meanwhile."""
         query = self._view.store.committed.query
-        touched = dict.fromkeys(event.queue for event in events if not isinstance(event, ModeSet))
         return [
             (*queue_id, queue.floor)
             for queue_id in touched
             if (queue := self.ledger.queues.get(queue_id)) is not None
-            and queue_id in self.committed
-            and self.committed[queue_id] != queue.floor
-            and query(*queue_id) is not None
+            and query(*queue_id) == self.committed.get(queue_id, UNKNOWN)
+            and (queue.floor != self.committed[queue_id] or queue_id in self.unwritten)
         ]
 
     def _written(
@@ -349,7 +353,7 @@ class PopBook:
             for undo in reversed(wish.undos):
                 self.ledger.undo(undo)
                 if isinstance(undo.event, OffsetMoved):
-                    self.committed[undo.event.queue] = UNKNOWN  # it is still to be followed
+                    self.committed[undo.event.queue] = UNKNOWN
 
     # ---- tables
 
@@ -367,11 +371,14 @@ class PopBook:
         gone = [
             queue_id
             for queue_id, queue in self.ledger.queues.items()
-            if (offset := query(*queue_id)) is None
-            or (
-                not queue.held
-                and self.committed.get(queue_id) == offset == queue.next
-                and is_lite_queue(queue_id.topic)
+            if queue_id not in self.taken
+            and (
+                (offset := query(*queue_id)) is None
+                or (
+                    not queue.held
+                    and self.committed.get(queue_id) == offset == queue.next
+                    and is_lite_queue(queue_id.topic)
+                )
             )
         ]
         for queue_id in gone:
@@ -431,7 +438,3 @@ class PopBook:
                 " the log says it is. Restore this broker from a replica that has it."
             )
         return reader
-
-
-def _known(offset: int | None) -> int:
-    return GONE if offset is None else offset

@@ -35,7 +35,7 @@ from gantry_broker.clients.core.pop.records import Acked, InFlight, OffsetMoved,
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.filtered import both, further
 from gantry_broker.clients.offsets import is_young
-from gantry_broker.clients.pop.book import UNKNOWN, PopBook
+from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.pop.polls import ANY_QUEUE, Place
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
@@ -165,7 +165,6 @@ class Taking:
         self._book = book
         self._creation = creation
         self._unlocked = unlocked
-        self._taken: set[QueueId] = set()
         self._contended: dict[QueueId, set[Place]] = {}  # who wanted what was taken
         self.groups: set[str] = set()
         self._burying: set[tuple[QueueId, int]] = set()  # left aside by what looks for messages
@@ -198,10 +197,10 @@ class Taking:
         count, size_bytes = wanted.count, MAX_BYTES
         for queue_id in queue_ids:
             queue = QueueId(wanted.group, wanted.topic, queue_id)
-            if queue in self._taken:
+            if queue in self._book.taken:
                 self._contended.setdefault(queue, set()).add(place)
                 continue
-            self._taken.add(queue)
+            self._book.taken.add(queue)
             try:
                 taken = yield from self._take(
                     wanted, queue, ReadLimits(count, size_bytes), popped_ms, stored
@@ -209,7 +208,7 @@ class Taking:
             except GantryError as error:
                 failure, taken = error, None
             finally:
-                self._taken.discard(queue)
+                self._book.taken.discard(queue)
                 for other in self._contended.pop(queue, ()):
                     self._unlocked(other)
             if taken is not None:
@@ -318,7 +317,6 @@ class Taking:
         known = self._book.ledger.queues.get(queue_id)
         if known is not None and offset is not None and offset == self._book.committed[queue_id]:
             return known
-        was = UNKNOWN if offset is None else offset
         if offset is None:
             place: QueueOffsets
             (place,) = yield [QueueQuestion(queue_id.topic, queue_id.queue_id)]
@@ -328,7 +326,8 @@ class Taking:
         if not self._book.ready or self._book.is_behind:
             return None
         self._commit(queue_id, offset)
-        self._book.committed[queue_id] = was
+        self._book.committed[queue_id] = offset
+        self._book.unwritten.add(queue_id)
         self._book.record([OffsetMoved(queue_id, offset)], lambda outcome: None)
         return self._book.ledger.queues[queue_id]
 

@@ -8,6 +8,7 @@ import json
 import pytest
 from gantry_broker.clients.lite import expiring, popping, rules, subscribing
 from gantry_broker.clients.pop import book as pop_book
+from gantry_broker.clients.pop.taking import Taking
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import RecordError
 from support.lites import GROUP, PARENT, LiteConsumer, fill, make_parent, queue, set_group
@@ -189,6 +190,29 @@ async def test_lite_topics_of_which_nothing_is_in_flight_are_in_no_table(
     assert (await after.ack(third["3"])).code == 0
     fill(group, "a", "4")
     assert list(await after.pop()) == ["4"], "and nothing of before, 2 is in flight"
+
+
+async def test_a_lite_topic_that_is_being_taken_from_is_not_forgotten_by_a_table(
+    serve, group, monkeypatch
+) -> None:
+    read = Taking._read
+
+    def read_later(self, *args):
+        yield 0.05  # as long as a disk takes: the table is written meanwhile
+        return (yield from read(self, *args))
+
+    monkeypatch.setattr(Taking, "_read", read_later)
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add("a")
+    for number in range(3):  # the first one is new, others are known, with nothing in flight
+        fill(group, "a", str(number))
+        processor.pops.book._wants_table = True
+        found = await consumer.pop()
+        assert list(found) == [str(number)]
+        assert (await consumer.ack(found[str(number)])).code == 0
+    after = LiteConsumer(serve())
+    await asyncio.sleep(0.1)
+    assert await after.pop() == {}, "all are done"
 
 
 async def test_the_log_is_needed_from_the_oldest_whole_record_on(serve, group, monkeypatch) -> None:

@@ -34,6 +34,33 @@ async def test_the_next_master_knows_what_is_in_flight(serve, group) -> None:
     assert list(await consumer.pop()) == ["c"]
 
 
+async def test_the_next_master_knows_where_a_group_began_of_which_two_pop_at_once(
+    serve, group
+) -> None:
+    processor = serve()
+    consumer = Consumer(processor)
+    fill(group, "a", "b")
+    first, second = await asyncio.gather(consumer.pop(maxMsgNums=1), consumer.pop(maxMsgNums=1))
+    processor.close()
+    group.store.committed.forget_pending()  # what is in no record dies with the master
+    consumer = Consumer(serve())
+    await asyncio.sleep(0.1)
+    for body, receipt in (first | second).items():
+        assert (await consumer.ack(receipt)).code == 0, body
+    assert await consumer.pop() == {}, "all are done"
+
+
+async def test_an_acknowledgement_moves_no_offset_that_somebody_else_has_set(serve, group) -> None:
+    consumer = Consumer(serve())
+    fill(group, "a", "b", "c")
+    found = await consumer.pop(maxMsgNums=2)
+    first = group.store.committed.query(GROUP, TOPIC, 0)
+    group.store.committed.commit(GROUP, TOPIC, 0, first + 3)  # by pulling
+    assert (await consumer.ack(found["a"])).code == 0
+    assert group.store.committed.query(GROUP, TOPIC, 0) == first + 3
+    assert await consumer.pop() == {}
+
+
 @pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
 async def test_whatever_the_clock_of_the_next_master_says_no_message_is_stuck(
     serve, group, ahead_s: float
