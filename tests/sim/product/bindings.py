@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 WAL_BYTES = 256 * 1024
 PACK_THREAD_BYTES = 16 * 1024
+POP_TABLE_BYTES = 4 * 1024
+LITE_BEHIND_BYTES = 16 * 1024
 PRODUCT = ("gantry_protocol", "gantry_controller", "gantry_broker", "gantry_operator", "gantry_cli")
 
 
@@ -215,6 +217,9 @@ def _special() -> list[tuple[str, str, Any]]:
         ("gantry_broker.tier.reader", "DAMAGED_S", 3.0),
         # Packs of a run are small; the larger ones are made by processes as usual.
         ("gantry_broker.tier.packing", "THREAD_MAX_BYTES", PACK_THREAD_BYTES),
+        # Tables of what is in flight, and subscriptions written anew, within a run.
+        ("gantry_broker.clients.pop.book", "TABLE_BYTES", POP_TABLE_BYTES),
+        ("gantry_broker.clients.lite.book", "BEHIND_BYTES", LITE_BEHIND_BYTES),
         ("gantry_broker.tier.packing", "subprocess", SubprocessModule),
         ("gantry_broker.tier.pack_process", "sys", SYS),
         ("gantry_broker.queues.kv", "Rdict", kv.Rdict),
