@@ -1,9 +1,10 @@
 """Clients of a million lite topics: who sends, who consumes, and what became of each message.
 
 A message is a number: its unique key and, for the first of a lite topic, the lite topic's name hold
-it. So what is known of a million messages is a byte for each. Rule protected: a message counts as
-consumed when a consumer has it, as done when its acknowledgement was answered 0, and as given twice
-whenever a consumer gets it again, whatever the reason.
+it. So what is known of a million messages is a few bytes for each. Rule protected: a message counts
+as consumed when a consumer has it, as done when its acknowledgement was answered 0, and as given
+twice whenever a consumer gets it again, whatever the reason. The place of its record tells whether
+it was handed out again or stored again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Self
@@ -68,11 +70,14 @@ class LiteAccount:
         undone: messages that some consumer got and was not told to be done.
         twice: deliveries of what a consumer had already.
         twice_done: those of them whose message was done: its acknowledgement was answered 0.
+        stored_twice: those of them that came from another record than the first time.
     """
 
     def __init__(self) -> None:
         self.sent = self.consumed = self.undone = self.twice = self.twice_done = 0
+        self.stored_twice = 0
         self._states = bytearray()
+        self._offsets = array("q")  # where each was in its queue, when it was got first
 
     @property
     def missing(self) -> int:
@@ -86,13 +91,15 @@ class LiteAccount:
             self.sent += 1
             self.consumed += bool(before & TAKEN)
 
-    def taken(self, number: int) -> None:
-        """A consumer got it."""
+    def taken(self, number: int, offset: int) -> None:
+        """A consumer got it from this offset of its lite topic."""
         before = self._note(number, TAKEN)
         if before & TAKEN:
             self.twice += 1
             self.twice_done += bool(before & DONE)
+            self.stored_twice += offset != self._offsets[number]
             return
+        self._offsets[number] = offset
         self.undone += 1
         self.consumed += bool(before & ACKNOWLEDGED)
 
@@ -105,7 +112,9 @@ class LiteAccount:
     def _note(self, number: int, fact: int) -> int:
         """A fact about a message; what was known before."""
         if number >= len(self._states):
-            self._states.extend(bytes(number + 1 - len(self._states)))
+            more = number + 1 - len(self._states)
+            self._states.extend(bytes(more))
+            self._offsets.extend([-1] * more)
         before = self._states[number]
         self._states[number] = before | fact
         return before
@@ -307,9 +316,11 @@ class LiteConsumers:
                 await asyncio.sleep(RETRY_S)
 
     async def _look(self, client: int) -> int:
-        found = await self._pop(client, 0, SCAN_PATIENCE_S)
-        if found is None:
-            raise GantryError("A client that looked for messages was not answered.")
+        deadline_s = time.monotonic() + SCAN_PATIENCE_S
+        while (found := await self._pop(client, 0, SCAN_PATIENCE_S)) is None:
+            if time.monotonic() > deadline_s:
+                raise GantryError("A client that looked for messages was not answered.")
+            await asyncio.sleep(RETRY_S)
         return found
 
     async def _pop(self, client: int, poll_ms: int, patience_s: float) -> int | None:
@@ -328,7 +339,7 @@ class LiteConsumers:
         told = from_ext(PopLiteMessageResponseHeader, answer.ext)
         records = decode_records(answer.body)
         for record in records:
-            self._account.taken(number_of(record))
+            self._account.taken(number_of(record), record.queue_offset)
         await asyncio.gather(*(self._acknowledge(client, told, record) for record in records))
         return len(records)
 

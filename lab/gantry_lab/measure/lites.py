@@ -313,6 +313,7 @@ async def main(wish: LiteWish) -> None:
     say("lost", "1", account.missing)
     say("twice", "1", account.twice)
     say("twice_done", "1", account.twice_done)
+    say("stored_twice", "1", account.stored_twice)
     print_json({"bench": "lites", "machine": before})
 
 

@@ -47,8 +47,8 @@ def test_lost_is_what_was_acknowledged_and_nobody_got() -> None:
     account = LiteAccount()
     for number in (0, 1, 900):
         account.acknowledged(number)
-    account.taken(900)
-    account.taken(7)  # its producer has not been answered
+    account.taken(900, 0)
+    account.taken(7, 0)  # its producer has not been answered
     assert (account.sent, account.consumed, account.missing) == (3, 1, 2)
     account.acknowledged(7)
     account.acknowledged(7)
@@ -58,15 +58,24 @@ def test_lost_is_what_was_acknowledged_and_nobody_got() -> None:
 def test_who_gets_a_message_again_is_told_apart_by_whether_it_was_done() -> None:
     account = LiteAccount()
     account.acknowledged(3)
-    account.taken(3)
-    account.taken(3)
+    account.taken(3, 5)
+    account.taken(3, 5)
     assert (account.twice, account.twice_done, account.undone) == (1, 0, 1)
     account.done(3)
     account.done(3)
     assert account.undone == 0
-    account.taken(3)
+    account.taken(3, 5)
     assert (account.twice, account.twice_done, account.undone) == (2, 1, 0)
     assert (account.sent, account.consumed) == (1, 1)
+
+
+def test_a_message_that_stands_in_two_records_was_stored_twice() -> None:
+    account = LiteAccount()
+    account.taken(3, 5)
+    account.taken(3, 5)
+    assert (account.twice, account.stored_twice) == (1, 0)
+    account.taken(3, 6)
+    assert (account.twice, account.stored_twice) == (2, 1)
 
 
 def test_nobody_acknowledges_what_he_has_not_got() -> None:
