@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
 from gantry_operator import names
 from harness import client
 from harness.report import Account
@@ -56,6 +57,7 @@ class Seen:
                 self.out_of_sync.append(found["message"])
 
 
+@pytest.mark.usefixtures("kube")
 def test_one_three_five_three_one_and_no_send_fails(
     scratch: Kube, image: str, report: Report
 ) -> None:
