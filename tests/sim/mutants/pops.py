@@ -87,8 +87,16 @@ MUTANTS = (
         "in-flight-for-ever-after-a-clock-that-is-ahead",
         "the wall clock of a new master is believed beyond the invisible time",
         "gantry_broker.clients.core.clocks:Clocks.over_at",
-        "max(self.wall_ms - since_ms, 0)",
-        "self.wall_ms - since_ms",
+        "max(self.wall_ms - since_ms - 1, 0)",
+        "self.wall_ms - since_ms - 1",
+        CORE,
+    ),
+    _mutant(
+        "in-flight-ends-early",
+        "the next master hands out a millisecond before the time in the receipt",
+        "gantry_broker.clients.core.clocks:Clocks.over_at",
+        "since_ms - 1, 0",
+        "since_ms, 0",
         CORE,
     ),
     _mutant(

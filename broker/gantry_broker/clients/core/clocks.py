@@ -16,9 +16,12 @@ class Clocks(NamedTuple):
     def over_at(self, since_ms: int, wait_ms: int) -> int:
         """The end of a wait, by the steady clock; never later than if it began now.
 
+        Both clocks are read in whole milliseconds. So what was waited counts for one less, or a
+        wait could end one early.
+
         Args:
             since_ms: when it began, by the wall clock of that time.
             wait_ms: how long it is.
         """
-        waited_ms = min(max(self.wall_ms - since_ms, 0), wait_ms)
+        waited_ms = min(max(self.wall_ms - since_ms - 1, 0), wait_ms)
         return self.steady_ms + wait_ms - waited_ms
