@@ -135,7 +135,7 @@ class Sender(PlainSender):
         refusal = super()._refuse_lite(topic, asked, is_half)
         if refusal is not None or store.lite_count("") < LITE_TOPICS_MAX:
             return refusal
-        if store.has_lite(lite_queue(topic.topic_name, asked[LITE_TOPIC])):
+        if store.lite_end(lite_queue(topic.topic_name, asked[LITE_TOPIC])) is not None:
             return None
         remark = f"[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]{LITE_TOPICS_MAX} lite topics are there"
         return Refusal(ResponseCode.LMQ_QUOTA_EXCEEDED, remark)

@@ -240,9 +240,10 @@ class LocalStore:
         lite = self.messages.lite
         return lite.counts.get(parent, 0) if parent else len(lite)
 
-    def has_lite(self, queue: str) -> bool:
-        """Whether there is one; see ``Store``."""
-        return self.messages.lite.head(queue) is not None
+    def lite_end(self, queue: str) -> Offset | None:
+        """Where it ends; see ``Store``."""
+        head = self.messages.lite.head(queue)
+        return None if head is None else Offset(head.last + 1)
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Nothing below a log offset is needed any more; see ``Store``."""

@@ -298,8 +298,11 @@ class Store(RecordStore, Protocol):
     def lite_count(self, parent: str) -> int:
         """The number of confirmed lite topics of a parent; of all parents where it is empty."""
 
-    def has_lite(self, queue: str) -> bool:
-        """Whether the lite topic whose queue has this name has a confirmed message."""
+    def lite_end(self, queue: str) -> Offset | None:
+        """Behind the last confirmed message of the lite topic whose queue has this name.
+
+        None when it has none.
+        """
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Nothing below a log offset is needed any more by anybody above.

@@ -22,6 +22,30 @@ def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str
 
 MUTANTS = (
     _mutant(
+        "lite-scans-together",
+        "after a change of master writes stop while many clients' lite topics are looked through",
+        "gantry_broker.clients.lite.pace:Pace.slice",
+        "if not self._is_given:",
+        "if True:",
+        f"{LITES}::test_many_clients_that_look_through_all_they_take_leave_others_their_turns",
+    ),
+    _mutant(
+        "lite-scans-unpaced",
+        "each client that looks through its lite topics takes a slice of every turn",
+        f"{POPPING}._take",
+        "yield from self._pace.slice()",
+        "yield 0.0",
+        f"{LITES}::test_many_clients_that_look_through_all_they_take_leave_others_their_turns",
+    ),
+    _mutant(
+        "lite-last-message-overlooked",
+        "the newest message of a lite topic waits for the next one",
+        f"{POPPING}._may_find",
+        "return held.next < end",
+        "return False",
+        f"{LITES}::test_a_lite_topic_gives_its_next_batch_when_the_last_one_is_done",
+    ),
+    _mutant(
         "lite-ends-with-newer-messages",
         "a message that comes while its lite topic ends is lost",
         f"{INDEX}.end",

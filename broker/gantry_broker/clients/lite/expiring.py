@@ -91,7 +91,7 @@ class LiteExpiry:
             (lite_queue(parent, item.name), item.last)
             for item in page
             if item.stored_ms < newest_ms
-            and self._view.store.has_lite(lite_queue(parent, item.name))
+            and self._view.store.lite_end(lite_queue(parent, item.name)) is not None
         ]
         if ends:
             self._end(ends, parents, page[-1].name)
@@ -122,7 +122,7 @@ class LiteExpiry:
         """Forget what was committed in lite topics that ended; not where a message has come."""
         committed = self._view.store.committed
         for queue in queues:
-            if self._view.store.has_lite(queue):
+            if self._view.store.lite_end(queue) is not None:
                 continue
             self.ended += 1
             for group, queue_id, _ in committed.of_queues(queue, {0}):

@@ -29,6 +29,7 @@ from gantry_broker.clients.core.pop.records import QueueId
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.lite import rules
 from gantry_broker.clients.lite.book import LiteBook
+from gantry_broker.clients.lite.pace import Pace
 from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.pop.polls import Place, Poll, Polls
 from gantry_broker.clients.pop.requests import INVISIBLE_MAX_MS
@@ -40,6 +41,7 @@ from gantry_broker.store.contract import Confirmed, QueueKey, Refusal, SendOutco
 from gantry_broker.store.steps import Steps
 
 LOOKS = 64  # at lite topics, before others have their turn
+SLICE_S = 0.002  # between two times that somebody looks at so many; they take half of it
 PENDING_MAX = 10_000  # that a client of a wildcard group keeps; beyond them it looks at all
 PAGE = 256
 REST_S = 0.1  # between two looks at what is visible and cannot be handed out
@@ -82,6 +84,7 @@ class LitePopping:
         self._loop = asyncio.get_running_loop()
         self.polls = Polls(_Silent(), lambda place: None)
         self.taking = Taking(view, pops, creation, self._unlocked)
+        self._pace = Pace(SLICE_S)
         self._timers: dict[QueueId, asyncio.TimerHandle] = {}  # where something is in flight
         self._unsubscribe: Callable[[], None] | None = None  # while nobody subscribes
 
@@ -245,21 +248,23 @@ class LitePopping:
         group, attempt = header.consumer_group, header.attempt_id or ""
         count, size_bytes = max(header.max_msg_num, 1), MAX_BYTES
         tries = self._view.consumers.config(group).retry_max_times
-        if item.scan is None:
-            item.scan = self._scan(item)
         seen: set[str] = set()
-        looks = 0
+        left, is_scanning = LOOKS, False  # looks of this slice
         while count > 0 and size_bytes > 0:
-            name = _next(item, item.scan, seen)
+            name = _offered(item, seen)
             if name is None:
-                break
+                name = self._scanned(item, seen)
+                if name is None:
+                    break
+                left, is_scanning = left if is_scanning else 0, True
+            if left == 0:
+                yield from self._pace.slice()
+                left = LOOKS
+            left -= 1
             seen.add(name)
-            looks += 1
-            if looks % LOOKS == 0:
-                yield 0.0  # others have their turn
             queue = QueueId(group, lite_queue(item.parent, name), 0)
             try:
-                if not (yield from self._may_find(queue, attempt)):
+                if not self._may_find(queue, attempt):
                     continue
                 wanted = WantedMessages(
                     group=group,
@@ -289,21 +294,33 @@ class LitePopping:
             self._arm(queue)
         return found
 
-    def _may_find(self, queue: QueueId, attempt: str) -> Steps[bool]:
+    def _may_find(self, queue: QueueId, attempt: str) -> bool:
         """Whether a pop of a lite topic may find a message; if not, who waits is told later."""
         self.looks += 1
-        if not self._view.store.has_lite(queue.topic):
+        end = self._view.store.lite_end(queue.topic)
+        if end is None:
             return False  # it has not begun, or has ended, whatever is in flight
+        at = self._view.store.committed.query(*queue)
         held = self._pops.ledger.queues.get(queue)
-        if held is not None:
-            if held.held and attempt and held.attempt == attempt:
-                return True  # its answer was lost
-            if self._view.store.committed.query(*queue) != self._pops.committed.get(queue):
-                return True  # somebody has moved the group
-        has_some = yield from self.taking.has_some(queue.group, queue.topic, [0], ordered=True)
-        if not has_some:
-            self._arm(queue)
-        return bool(has_some)
+        if held is None:
+            return at is None or at < end
+        if at != self._pops.committed.get(queue):
+            return True  # somebody has moved the group
+        if not held.held:
+            return held.next < end
+        if attempt and held.attempt == attempt:
+            return True  # its answer was lost
+        steady_ms = self._pops.clocks().steady_ms
+        if not held.is_blocked(steady_ms) and held.visible(steady_ms, 1):
+            return True
+        self._arm(queue)
+        return False
+
+    def _scanned(self, item: Subscriber, seen: Collection[str]) -> str | None:
+        """The next lite topic of all that a client takes; None when it has been through."""
+        if item.scan is None:
+            item.scan = self._scan(item)
+        return next((name for name in item.scan if name not in seen), None)
 
     def _scan(self, item: Subscriber) -> Iterator[str]:
         """All that a client takes; one request goes on where the one before has stopped."""
@@ -404,10 +421,10 @@ def _place(key: ClientKey) -> Place:
     return Place(client_id, group, 0)
 
 
-def _next(item: Subscriber, scan: Iterator[str], seen: set[str]) -> str | None:
-    """The next lite topic to look at, each once in a request."""
+def _offered(item: Subscriber, seen: Collection[str]) -> str | None:
+    """The next lite topic in which something may be, each once in a request."""
     name = next(iter(item.pending), None)
-    if name is not None and name not in seen:
-        del item.pending[name]
-        return name
-    return next((name for name in scan if name not in seen), None)
+    if name is None or name in seen:
+        return None
+    del item.pending[name]
+    return name

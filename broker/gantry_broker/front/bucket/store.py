@@ -209,9 +209,9 @@ class BucketStore:
         """None, see ``lite_topics``."""
         return 0
 
-    def has_lite(self, queue: str) -> bool:
+    def lite_end(self, queue: str) -> Offset | None:
         """None, see ``lite_topics``."""
-        return False
+        return None
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Refused."""

@@ -192,6 +192,54 @@ async def test_lite_topics_of_which_nothing_is_in_flight_are_in_no_table(
     assert list(await after.pop()) == ["4"], "and nothing of before, 2 is in flight"
 
 
+@pytest.mark.parametrize("slice_s", [popping.SLICE_S, 0.0], ids=["in-time", "late"])
+async def test_many_clients_that_look_through_all_they_take_leave_others_their_turns(
+    serve, group, monkeypatch, slice_s: float
+) -> None:
+    monkeypatch.setattr(popping, "LOOKS", 4)
+    monkeypatch.setattr(popping, "SLICE_S", slice_s)
+    processor = serve()
+    clients = [LiteConsumer(processor, f"c{number}") for number in range(20)]
+    for client in clients:
+        await client.add(*(f"{client.name}-{number}" for number in range(40)))
+    fill(group, "c7-11", "1")
+    turns, look, loop = [], popping.LitePopping._may_find, asyncio.get_running_loop()
+    is_over = True
+
+    def turn_over() -> None:
+        nonlocal is_over
+        is_over = True
+
+    def counted(self, *args):
+        nonlocal is_over
+        if is_over:
+            is_over = False
+            turns.append(0)
+            loop.call_soon(turn_over)
+        turns[-1] += 1
+        return look(self, *args)
+
+    monkeypatch.setattr(popping.LitePopping, "_may_find", counted)
+    found = await asyncio.gather(*(client.pop() for client in clients))
+    assert [list(bodies) for bodies in found if bodies] == [["1"]]
+    assert sum(turns) == 20 * 40 and max(turns) <= popping.LOOKS
+
+
+async def test_who_is_told_to_look_again_while_he_looks_begins_anew(
+    serve, group, monkeypatch
+) -> None:
+    monkeypatch.setattr(popping, "LOOKS", 4)
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add(*map(str, range(40)))
+    asked = asyncio.create_task(consumer.pop())
+    await asyncio.sleep(popping.SLICE_S)
+    for item in processor.lite.book.registry.clients.values():
+        processor.lite.popping.look_again(item)
+    assert await asked == {}
+    fill(group, "7", "1")
+    assert list(await consumer.pop()) == ["1"]
+
+
 async def test_a_lite_topic_that_is_being_taken_from_is_not_forgotten_by_a_table(
     serve, group, monkeypatch
 ) -> None:
@@ -462,7 +510,7 @@ async def test_a_lite_topic_ends_its_time_after_its_last_message(serve, group) -
     group.now_ms += 5_000
     await asyncio.sleep(2 * expiring.SWEEP_S)
     assert group.store.lite_count(PARENT) == 1
-    assert not group.store.has_lite(queue("a"))
+    assert group.store.lite_end(queue("a")) is None
     assert group.store.committed.query(GROUP, queue("a"), 0) is None
     assert processor.lite.expiry.ended == 1
 
