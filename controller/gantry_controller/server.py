@@ -30,6 +30,7 @@ from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import Tls, TlsCollector
+from gantry_protocol.tracing.export import TracingCollector, span_export
 from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.access import AccessApi
@@ -45,6 +46,7 @@ from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
 from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
+from gantry_controller.liveness.master_traces import MasterTraces
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import LAYOUT, BrokerGroup
@@ -108,6 +110,11 @@ class Controller:
             may_raise=lambda: self.node.digests.share_layout(self.node.members.nodes),
             spreads=settings.spread_masters,
         )
+        self._spans = span_export(
+            settings.tracing_endpoint, "gantry-controller", settings.cluster_uid, settings.name
+        )
+        if self._spans is not None:
+            self.watchman.traces = MasterTraces(self._spans)
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
         self.live_settings = LiveSettings()
@@ -200,6 +207,7 @@ class Controller:
         self._http.registry.register(metrics)
         self._http.registry.register(TlsCollector(self.tls))
         self._http.registry.register(MemberTlsCollector(self.member_tls))
+        self._http.registry.register(TracingCollector(self._spans))
         listeners = {name: server.stats for name, server in self._servers.items()}
         self._http.registry.register(ConnectionMetrics(listeners, self.limits, self._http))
         api = AdminApi(
@@ -253,6 +261,9 @@ class Controller:
         self.ports["raft"] = await self.node.start()
         self.node.digests.say_layout(LAYOUT)
         self._started.append(self.node.stop)
+        if self._spans is not None:
+            self._spans.start()
+            self._started.append(self._spans.stop)
         self.watchman.start()
         self.imports.start()
         self.hub.start()

@@ -8,6 +8,7 @@ at once, or later through the connection.
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -64,6 +65,7 @@ from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
 from gantry_broker.clients.suggestions import Replicas
 from gantry_broker.clients.throttle import SENDS, Throttle
+from gantry_broker.clients.traced_sends import OpenSends, TracedSender
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
@@ -119,6 +121,7 @@ class ClientProcessor:
         leaving: whether the group is drained.
         drain_grace_s: in which every client asks for routes.
         access: users of the cluster; without them no request about users is served.
+        traced: sends that are traced; None traces none.
 
     Attributes:
         drain: of the group, if it is drained.
@@ -147,6 +150,7 @@ class ClientProcessor:
         leaving: Leaving = _STAYING,
         drain_grace_s: float = GRACE_S,
         access: ClusterUsers | None = None,
+        traced: OpenSends | None = None,
     ) -> None:
         self._view = view
         self.throttle = throttle
@@ -202,7 +206,7 @@ class ClientProcessor:
         self.recalls = Recalls(view, clock, self._writer.soon)
         numbers = question_numbers()
         self.replies = Replies(view, self._sessions, clock, numbers)
-        self._sender = Sender(
+        self._sender = (Sender if traced is None else partial(TracedSender, traced))(
             view,
             self._creation,
             locks,

@@ -11,6 +11,7 @@ from gantry_broker.clients.processor import Disk
 from gantry_broker.clients.quotas import Quotas
 from gantry_broker.clients.suggestions import Replicas
 from gantry_broker.clients.throttle import Throttle
+from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.clients.view import GroupView
 from gantry_broker.host.settings import BrokerSettings
 
@@ -54,8 +55,9 @@ class ClientOptions(NamedTuple):
         replicas: Replicas,
         leaving: Leaving,
         access: ClusterUsers,
+        traced: OpenSends | None,
     ) -> ClientProcessor:
-        """Serves clients for one mastership; ``replicas`` may serve reads."""
+        """Serves clients for one mastership; ``replicas`` may serve reads, ``traced`` are sends."""
         return ClientProcessor(
             view,
             levels=self.levels,
@@ -68,4 +70,5 @@ class ClientOptions(NamedTuple):
             leaving=leaving,
             drain_grace_s=self.drain_grace_s,
             access=access,
+            traced=traced,
         )

@@ -28,6 +28,7 @@ from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.host.client_options import ClientOptions
+from gantry_broker.host.tracing import BrokerTracing, TakeoverTrace
 from gantry_broker.log import DerivedLostError
 from gantry_broker.member import administration
 from gantry_broker.member.group import ReplicationGroup
@@ -36,9 +37,11 @@ from gantry_broker.member.options import GroupOptions, Watcher
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.remote.messages import Ping
 from gantry_broker.remote.serving import StoreServer
+from gantry_broker.replica import Role
 
 if TYPE_CHECKING:
     from gantry_broker.clients import ClientProcessor
+    from gantry_broker.clients.traced_sends import OpenSends
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 WAIT_S = 0.05
@@ -85,6 +88,7 @@ class HostedGroup(Watcher):
         turns: of the process's event loop.
         limits: of the process's client connections.
         tls: of the process.
+        tracing: of the process; None traces nothing.
 
     Attributes:
         failure: set to what ended this group; never to a result.
@@ -101,9 +105,13 @@ class HostedGroup(Watcher):
         turns: Turns | None = None,
         limits: ConnectionLimits | None = None,
         tls: Tls = NO_TLS,
+        tracing: BrokerTracing | None = None,
     ) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
+        self._tracing = tracing
+        self._takeover = None if tracing is None else tracing.takeover(name)
+        self._traced: OpenSends | None = None  # of the present mastership
         self.stores = stores
         self._client_options = options
         self._options: GroupOptions | None = None
@@ -294,6 +302,9 @@ class HostedGroup(Watcher):
 
     def role_changed(self) -> None:
         """The role, the epoch or the master's address may be another."""
+        core = None if self.group is None else self.group.core
+        if self._takeover is not None and core is not None and core.role is Role.PROMOTING:
+            self._takeover.told(core.epoch)
         self.router.role_changed()
 
     def serving_began(self) -> None:
@@ -305,17 +316,40 @@ class HostedGroup(Watcher):
         self.router.take_back()
         self.group.reads.close()
         leaving = LeavingGroup(self.group)
+        self._trace()
         self.processor = self._client_options.processor(
             self.group.view,
             self._shared.disk_space,
             leaving.reading_replicas,
             leaving,
             self._shared.access,
+            self._traced,
         )
-        self.router.processor = self.processor
+        traced = self._traced
+        self.router.processor = (
+            self.processor if traced is None else traced.entrance(self.processor)
+        )
+
+    def _trace(self) -> None:
+        """The takeover has come to its end, and traced sends begin."""
+        group = self.group
+        if self._tracing is None or self._takeover is None or group is None or group.shell is None:
+            return
+        self._takeover.promoted(group.epoch)
+        self._traced = self._tracing.sends(self.name)
+        group.shell.on_flushed = self._traced.flushed
+
+    def _look_for_first_write(self, takeover: TakeoverTrace) -> None:
+        core = None if self.group is None else self.group.core
+        if takeover.waits and self.group is not None and core is not None:
+            report = self.group.writes.takeover(core.log.confirm)
+            if report is not None and report.first_ms is not None:
+                takeover.wrote(report.first_ms)
 
     def ticked(self) -> None:
         """Answer pulls while this is a replica that may."""
+        if self._takeover is not None:
+            self._look_for_first_write(self._takeover)
         reads = None if self.group is None else self.group.reads
         self.router.aside = reads.take if reads is not None and reads.is_open else None
 
@@ -350,6 +384,10 @@ class HostedGroup(Watcher):
             self.stores.end(self.name, "this is not the master of its group any more")
         processor, self.processor = self.processor, None
         self.router.processor = None
+        if self._traced is not None and self._takeover is not None:
+            self._traced.close()
+            self._traced = None
+            self._takeover.ended()
         if processor is not None:
             processor.close()
             self.router.end_sessions(list(self.remoting.connections.values()))

@@ -32,6 +32,7 @@ from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.settings.broker import FILE_BYTES_MIN
 from gantry_protocol.tier.keys import shared_uid
 from gantry_protocol.tls.process import Tls, TlsCollector
+from gantry_protocol.tracing.export import TracingCollector, span_export
 
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.host import metrics
@@ -39,6 +40,7 @@ from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import HostedGroup
 from gantry_broker.host.port_map import election_priority
 from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.host.tracing import BrokerTracing
 from gantry_broker.member import administration
 from gantry_broker.member.options import GroupOptions
 from gantry_broker.member.shared_resources import SharedResources
@@ -78,8 +80,16 @@ class BrokerServer:
         self._key = KeyFile(settings.quorum_key_file, self._member_tls)
         self._tls = Tls(settings)
         self.stores = None if settings.store_port is None else StoreServer(self._key)
+        self._spans = span_export(
+            settings.tracing_endpoint, "gantry-broker", settings.cluster, settings.name
+        )
+        tracing = (
+            None
+            if self._spans is None
+            else BrokerTracing(self._spans, settings.cluster, settings.tracing_ratio)
+        )
         self.hosted = [
-            HostedGroup(at.name, client_options, self.stores, turns, limits, self._tls)
+            HostedGroup(at.name, client_options, self.stores, turns, limits, self._tls, tracing)
             for at in settings.port_map
         ]
 
@@ -141,6 +151,9 @@ class BrokerServer:
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
         )
         stack.callback(data_dir.close)
+        if self._spans is not None:
+            self._spans.start()
+            stack.push_async_callback(self._spans.stop)
         shared = SharedResources(
             ControllerLine(
                 settings.cluster,
@@ -173,6 +186,7 @@ class BrokerServer:
         http.registry.register(metrics.HttpCollector(http))
         http.registry.register(TlsCollector(self._tls))
         http.registry.register(MemberTlsCollector(self._member_tls))
+        http.registry.register(TracingCollector(self._spans))
         http.add_route("GET", "/status", self._status)
         http.add_route("GET", "/status/{group}", self._group_status)
         self.http_port = await http.start(settings.bind, settings.http_port)

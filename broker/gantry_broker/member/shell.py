@@ -92,6 +92,9 @@ class ReplicaShell:
         answer: gets writes that ended, once what is confirmed can be read.
         shared: the process's clock and threads.
         failed: called with the error that ends this broker.
+
+    Attributes:
+        on_flushed: told of the end of what is on the disk; None while nobody asks.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class ReplicaShell:
         """Nothing happens before ``start``."""
         self.core = core
         self.links: ReplicationLinks | None = None
+        self.on_flushed: Callable[[Offset], None] | None = None
         self.cut_offs = 0
         self.disk_silences = 0
         self.reliefs = 0  # masterships to be given away for want of room
@@ -493,6 +497,8 @@ class ReplicaShell:
             self._dispatch()
 
     def _flushed(self, cuts: int, flushed: Offset) -> None:
+        if self.on_flushed is not None:
+            self.on_flushed(flushed)
         self.step(ev.LogFlushed(flushed, cuts))
 
     def feed(self) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId, Epoch, Offset
@@ -33,6 +34,7 @@ from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.draining import Drain
 from gantry_controller.metadata.drains import has_other_taking, others_taking
 from gantry_controller.metadata.events import (
+    AcceptLoss,
     AlterSyncStateSet,
     ElectMaster,
     Event,
@@ -50,6 +52,9 @@ from gantry_controller.metadata.newcomers import may_take
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.shares import Shares
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
+
+if TYPE_CHECKING:
+    from gantry_controller.liveness.master_traces import MasterTraces
 
 GROUPS_PER_TURN = 200  # about 2 ms of work
 ROWS_PER_PULSE = 2000  # about 2 ms of work
@@ -83,6 +88,7 @@ class Watchman:
         spread: of masters over processes.
         elections: proposed by this node, by reason.
         elections_held_back: asked for by others, and not put into the log.
+        traces: of changes of master; None traces none.
     """
 
     def __init__(
@@ -99,6 +105,7 @@ class Watchman:
         self._claims = Claims()
         self.elections: dict[str, int] = {}
         self.elections_held_back = 0
+        self.traces: MasterTraces | None = None
         self.may_raise = may_raise
         self._said_s: dict[GroupKey, float] = {}  # when to speak of a group that waits again
         self._machine = machine
@@ -387,6 +394,8 @@ class Watchman:
                     now_s=self._now_s(),
                     wall_ms=time.time_ns() // 1_000_000,
                 )
+                if self.traces is not None and isinstance(event, ElectMaster | AcceptLoss):
+                    self.traces.elected(result.group, self._overseer.courses.of(result.group))
             by_master = type(event) is AlterSyncStateSet
             self._overseer.floors.changed(result.group, self._now_s(), by_master=by_master)
             self._gone.applied(result.group)
@@ -461,10 +470,14 @@ class Watchman:
             master_epoch=event.expected_epoch,
         )
         self.elections[trigger.reason] = self.elections.get(trigger.reason, 0) + 1
+        if self.traces is not None:
+            self.traces.proposed(trigger.key, trigger.reason)
         self._propose(encode_event(event), lambda outcome: self._settled(trigger, outcome))
 
     def _settled(self, trigger: Trigger, outcome: object) -> None:
         ok = isinstance(outcome, Result) and outcome.ok
+        if self.traces is not None:
+            self.traces.settled(trigger.key)
         if not ok:
             why = outcome.remark if isinstance(outcome, Result) else outcome
             _log.info("election came to nothing", broker_name=trigger.key[1], why=why)

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from gantry_protocol.process.config import Settings
 from gantry_protocol.settings import defaults
+from gantry_protocol.settings.tracing import TracedSends
 
 FILE_BYTES_MIN = 64 * 1024  # of the commit log
 
@@ -16,7 +17,7 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-class BrokerTuning(Settings):
+class BrokerTuning(TracedSends):
     """The working of a broker, whoever it is; all of it in `spec.config` of a BrokerGroup."""
 
     lock_wait_s: float = Field(

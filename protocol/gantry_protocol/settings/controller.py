@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from gantry_protocol.process.config import Settings
 from gantry_protocol.settings import defaults
+from gantry_protocol.settings.tracing import TracedProcess
 
 
-class ControllerTuning(Settings):
+class ControllerTuning(TracedProcess):
     """The working of a controller, whoever it is."""
 
     election_priority: int = Field(
