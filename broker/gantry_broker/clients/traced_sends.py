@@ -18,6 +18,7 @@ from typing import Any
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import GantryError
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler
 from gantry_protocol.tracing.context import Parent, is_sampled, parent_in
@@ -77,7 +78,11 @@ class OpenSends:
     ) -> RemotingCommand | None:
         if request.code not in SENDS or not self._arrived(conn, request):
             return handler(conn, request)
-        answer = handler(conn, request)
+        try:
+            answer = handler(conn, request)
+        except GantryError as error:  # as the server answers it
+            self.ended(conn, request, error.answer_code, str(error))
+            raise
         if answer is not None:
             self.refused(conn, request, answer)
         return answer

@@ -13,7 +13,7 @@ import msgspec
 
 Value = str | int | bool
 _OK, _ERROR = 1, 2
-_CODE_BITS = 64
+_IDS = 2**64 - 1  # from 1
 
 
 class SpanKind(IntEnum):
@@ -48,7 +48,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 def child_id(root: int, number: int) -> int:
     """The id of a root's part, which follows from the root's; `number` from 1."""
-    return (root + number) % 2**_CODE_BITS or number
+    return (root + number - 1) % _IDS + 1
 
 
 def encode_spans(spans: Sequence[Span], resource: Mapping[str, Value], version: str) -> bytes:

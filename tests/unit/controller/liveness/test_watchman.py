@@ -8,6 +8,7 @@ import pytest
 from gantry_controller.liveness import watchman
 from gantry_controller.liveness.core.probes import GAP_S, Knock
 from gantry_controller.liveness.core.table import Heartbeat
+from gantry_controller.liveness.master_traces import MasterTraces
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
@@ -23,6 +24,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.topic_table import Topic
+from gantry_protocol.tracing.export import SpanExport
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
@@ -155,6 +157,33 @@ async def test_closed_and_refused_takes_a_tenth_of_a_second() -> None:
         assert (harness.group.master_id, harness.group.master_epoch) == (2, 2)
         assert harness.knocks == [address(1), address(1)]
         assert harness.watchman.elections["refused"] == 1
+
+
+async def test_a_failover_is_traced_from_the_last_word_to_the_majority() -> None:
+    async with three_in_sync() as harness:
+        export = SpanExport("http://nowhere", {}, "1")
+        harness.watchman.traces = MasterTraces(export)
+        for _ in range(2):  # the second trace has nothing of the first
+            gone = harness.group.master_id
+            harness.watchman.connection_closed(gone)
+            await asyncio.sleep(2 * GAP_S)
+            assert harness.group.master_id != gone
+        names = [span.name for span in export._queue]
+        assert names == ["failover", "notice", "decide", "commit"] * 2
+        epochs = [span.attributes["gantry.master_epoch"] for span in export._queue]
+        assert epochs == [2] * 4 + [3] * 4
+
+
+async def test_a_node_that_does_not_lead_traces_nothing() -> None:
+    async with three_in_sync() as harness:
+        export = SpanExport("http://nowhere", {}, "1")
+        harness.watchman.traces = MasterTraces(export)
+        harness.watchman.role_changed(leading=False)
+        two = LiveMember(BrokerId(2), "i2")
+        asked = {"cluster": CLUSTER, "name": NAME, "requester": two.broker_id, "designate": True}
+        harness.apply(ElectMaster(**asked, live=(two,)))
+        assert harness.group.master_id == 2
+        assert not export._queue
 
 
 async def test_closed_but_reachable_waits_for_the_time_out() -> None:
