@@ -14,7 +14,7 @@ from pathlib import Path
 from prometheus_client.core import Metric
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
-SHARED = ("gantry_dns_", "gantry_tls_", "gantry_member_tls_")
+SHARED = ("gantry_dns_", "gantry_tls_", "gantry_member_tls_", "gantry_tracing_")
 """Beginnings of what several components export; a section of its own has them."""
 
 UNITS = ("bytes", "seconds", "ratio")

@@ -123,7 +123,7 @@ class OpenSends:
 
     def of(self, conn: Connection, request: RemotingCommand) -> SendTrace | None:
         """The trace of a send; None for one without, or that was answered."""
-        return self._open.get((conn.id, request.opaque))
+        return self._open.get((conn.id, request.opaque)) if self._open else None
 
     def refused(self, conn: Connection, request: RemotingCommand, answer: RemotingCommand) -> None:
         """It is answered, and not stored."""
@@ -181,26 +181,20 @@ class TracedSender(Sender):
             trace.appended_ns = self._sends.now_ns()
         return answer
 
-    def _ended(
-        self,
-        conn: Connection,
-        request: RemotingCommand,
-        topic: str,
-        asked_queue: int | None,
-        unique_key: str | None,
-        recall_handle: str | None,
-        outcome: SendOutcome,
-    ) -> None:
+    def _ended(self, conn: Connection, request: RemotingCommand, *told: Any) -> None:
         trace = self._sends.of(conn, request)
         if trace is None:
-            super()._ended(conn, request, topic, asked_queue, unique_key, recall_handle, outcome)
+            super()._ended(conn, request, *told)
             return
         trace.confirmed_ns = self._sends.now_ns()
+        *_, unique_key, _, outcome = told
+        assert isinstance(outcome, SendOutcome)
         if outcome.stored:
+            first = outcome.stored[0]
             trace.end = outcome.stored[-1].end
-            trace.attributes["messaging.destination.partition.id"] = str(outcome.stored[0].queue_id)
+            trace.attributes["messaging.destination.partition.id"] = str(first.queue_id)
             trace.attributes["messaging.batch.message_count"] = len(outcome.stored)
         if unique_key is not None:
             trace.attributes["messaging.message.id"] = unique_key
-        super()._ended(conn, request, topic, asked_queue, unique_key, recall_handle, outcome)
+        super()._ended(conn, request, *told)
         self._sends.ended(conn, request, outcome.code, outcome.remark)

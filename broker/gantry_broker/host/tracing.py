@@ -14,7 +14,7 @@ def _wall_ms() -> int:
 
 
 class BrokerTracing:
-    """What groups of one process have in common for their spans.
+    """The common part of the groups of one process: the export, and the ratio.
 
     Args:
         export: takes the spans.

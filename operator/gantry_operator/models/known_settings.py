@@ -11,6 +11,7 @@ An image of another version may know others: an annotation of the resource switc
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
@@ -135,8 +136,10 @@ def _fault(info: FieldInfo, text: str) -> str:
     limits, kind = limits_of(info), type_of(info)
     if kind is str:
         most = limits.get("max_length")
-        long = most is not None and len(text) > most
-        return f"at most {most} characters are possible" if long else ""
+        if most is not None and len(text) > most:
+            return f"at most {most} characters are possible"
+        form = next((made for fact in info.metadata if (made := getattr(fact, "pattern", ""))), "")
+        return f"a text of the form {form} is needed" if not re.match(form, text) else ""
     try:
         number = kind(text)
     except ValueError:

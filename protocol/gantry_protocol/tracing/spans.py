@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 Value = str | int | bool
-_OK, _ERROR = 1, 2
+_ERROR = 2  # without an error nothing is said: "ok" is left to people
 _IDS = 2**64 - 1  # from 1
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SpanKind(IntEnum):
@@ -79,8 +80,7 @@ def encode_spans(spans: Sequence[Span], resource: Mapping[str, Value], version: 
 def rejected(answer: bytes) -> int:
     """The number of spans that the collector says it did not take; 0 if it says nothing of it."""
     try:
-        said = msgspec.json.decode(answer, type=dict[str, Any])
-        return max(0, int(said["partialSuccess"]["rejectedSpans"]))
+        return max(0, int(_decode(answer)["partialSuccess"]["rejectedSpans"]))
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
         return 0
 
@@ -94,7 +94,7 @@ def _span(span: Span) -> dict[str, object]:
         "startTimeUnixNano": str(span.start_ns),
         "endTimeUnixNano": str(span.end_ns),
         "attributes": _attributes(span.attributes),
-        "status": {"code": _OK} if span.error is None else {"code": _ERROR, "message": span.error},
+        "status": {} if span.error is None else {"code": _ERROR, "message": span.error},
     }
     if span.parent_id:
         made["parentSpanId"] = f"{span.parent_id:016x}"

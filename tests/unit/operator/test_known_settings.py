@@ -110,11 +110,14 @@ def test_what_the_operator_sets_is_reserved() -> None:
         ({"transaction_timeout_s": "0"}, "more than 0 is needed"),
         ({"transaction_timeout_s": "nan"}, "is needed"),
         ({"delay_levels": "1s " * 400}, "at most 1024 characters"),
+        ({"tracing_endpoint": "collector:4318"}, "a text of the form ^https?://"),
+        ({"tracing_ratio": "2"}, "at most 1 is possible"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(config: dict[str, str], text: str) -> None:
     meta = Metadata(name="orders")
     assert text in wrong_settings(meta, config, BROKER)
-    assert wrong_settings(meta, {"log_segment_bytes": "67108864"}, BROKER) == ""
+    right = {"log_segment_bytes": "67108864", "tracing_endpoint": "http://collector:4318"}
+    assert wrong_settings(meta, right, BROKER) == ""
     other = Metadata(name="orders", annotations={names.ANNOTATION_UNCHECKED: "true"})
     assert wrong_settings(other, config, BROKER) == ""

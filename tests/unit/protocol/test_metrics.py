@@ -5,11 +5,17 @@ from __future__ import annotations
 from gantry_protocol.member_tls.process import NO_MEMBER_TLS, MemberTlsCollector
 from gantry_protocol.process.metrics import LookupsCollector
 from gantry_protocol.tls.process import NO_TLS, TlsCollector
+from gantry_protocol.tracing.export import TracingCollector
 from support.metrics_page import SHARED, check_section
 
 
 def test_page_names_every_metric_and_no_other() -> None:
-    collectors = (LookupsCollector(), TlsCollector(NO_TLS), MemberTlsCollector(NO_MEMBER_TLS))
+    collectors = (
+        LookupsCollector(),
+        TlsCollector(NO_TLS),
+        MemberTlsCollector(NO_MEMBER_TLS),
+        TracingCollector(None),
+    )
     families = [family for collector in collectors for family in collector.collect()]
     check_section("Every component", families)
     assert [family.name for family in families if not family.name.startswith(SHARED)] == []

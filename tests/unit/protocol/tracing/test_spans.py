@@ -55,7 +55,7 @@ def test_a_request_is_as_the_protocol_has_it() -> None:
                                 "startTimeUnixNano": "3",
                                 "endTimeUnixNano": "4",
                                 "attributes": [],
-                                "status": {"code": 1},
+                                "status": {},
                             },
                         ],
                     }
