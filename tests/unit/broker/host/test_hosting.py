@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from gantry_broker.clients.core.delay.levels import DelayLevels
@@ -13,17 +13,21 @@ from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.control.joining import IdStruck
+from gantry_broker.control.requests import TakeoverReport
 from gantry_broker.host import hosting
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import REBUILDS_MAX, HostedGroup
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.host.tracing import BrokerTracing
 from gantry_broker.log import DerivedLostError
 from gantry_broker.remote.messages import Ping
+from gantry_broker.replica import Role
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import HeaderError, VolumeError
 from gantry_protocol.settings.defaults import DELAY_LEVELS
+from gantry_protocol.tracing.export import SpanExport
 from support.broker_cluster import eventually
 from support.lone_member import lone_member
 
@@ -77,6 +81,56 @@ async def test_the_end_of_a_mastership_ends_whom_it_served(world: World) -> None
     assert world.told == ["store of g", "close", "sessions", "store of g"], (
         "nothing is closed twice"
     )
+
+
+async def test_a_takeover_is_traced_from_the_word_to_the_first_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = ClientOptions(DelayLevels.parse(DELAY_LEVELS), Policy(), None, 72, 16_384)
+    export = SpanExport("http://nowhere", {}, "1")
+    hosted = HostedGroup("g", options, tracing=BrokerTracing(export, "c", 1.0))
+    monkeypatch.setattr(hosted.router, "role_changed", lambda: None)
+    assert hosted._takeover is not None
+    now_ms = iter([100, 200, 400, 500])
+    hosted._takeover._wall_ms = lambda: next(now_ms)
+    core = SimpleNamespace(role=Role.PROMOTING, epoch=7, log=SimpleNamespace(confirm=9))
+    report = TakeoverReport(None, None)
+    group = SimpleNamespace(
+        core=core,
+        epoch=7,
+        shell=SimpleNamespace(on_flushed=None),
+        writes=SimpleNamespace(takeover=lambda confirm: report),
+        reads=SimpleNamespace(is_open=False),
+    )
+    hosted.group = cast(Any, group)
+    hosted.role_changed()
+    core.role = Role.MASTER
+    hosted._trace()
+    assert hosted._traced is not None
+    assert group.shell.on_flushed == hosted._traced.flushed
+    hosted.ticked()
+    report = TakeoverReport(None, 300)
+    hosted.ticked()
+    hosted.ticked()
+    spans = [(span.name, span.start_ns // 10**6, span.end_ns // 10**6) for span in export._queue]
+    assert spans == [("promote", 100, 200), ("first write", 200, 300)]
+    hosted.serving_ends()
+    assert hosted._traced is None
+    core.role, core.epoch, group.epoch = Role.PROMOTING, 9, 9
+    hosted.role_changed()
+    core.role = Role.MASTER
+    report = TakeoverReport(None, None)
+    hosted._trace()
+    hosted.serving_ends()  # before it wrote
+    report = TakeoverReport(None, 600)
+    hosted.ticked()
+    assert [span.name for span in export._queue] == ["promote", "first write", "promote"]
+
+
+async def test_without_a_collector_the_router_has_the_processor_itself(world: World) -> None:
+    world.hosted._trace()
+    assert world.hosted._traced is None
+    assert world.hosted._takeover is None
 
 
 async def test_who_leaves_writes_offsets_hands_over_and_cuts_pipes(world: World) -> None:
