@@ -106,7 +106,7 @@ class OpenSends:
                 "messaging.system": "rocketmq",
                 "messaging.operation.name": "SendMessage",
                 "messaging.message.body.size": len(request.body),
-                "network.peer.address": conn.peer,
+                "network.peer.address": conn.peer.rpartition(":")[0],
                 "gantry.broker_group": self._group,
             },
         )

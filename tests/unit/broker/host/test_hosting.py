@@ -91,8 +91,8 @@ async def test_a_takeover_is_traced_from_the_word_to_the_first_write(
     hosted = HostedGroup("g", options, tracing=BrokerTracing(export, "c", 1.0))
     monkeypatch.setattr(hosted.router, "role_changed", lambda: None)
     assert hosted._takeover is not None
-    now_ms = iter([100, 200, 400, 500])
-    hosted._takeover._wall_ms = lambda: next(now_ms)
+    now_ms = 100
+    hosted._takeover._wall_ms = lambda: now_ms
     core = SimpleNamespace(role=Role.PROMOTING, epoch=7, log=SimpleNamespace(confirm=9))
     report = TakeoverReport(None, None)
     group = SimpleNamespace(
@@ -104,7 +104,7 @@ async def test_a_takeover_is_traced_from_the_word_to_the_first_write(
     )
     hosted.group = cast(Any, group)
     hosted.role_changed()
-    core.role = Role.MASTER
+    now_ms, core.role = 200, Role.MASTER
     hosted._trace()
     assert hosted._traced is not None
     assert group.shell.on_flushed == hosted._traced.flushed

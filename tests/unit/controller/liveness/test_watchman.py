@@ -174,6 +174,20 @@ async def test_a_failover_is_traced_from_the_last_word_to_the_majority() -> None
         assert epochs == [2] * 4 + [3] * 4
 
 
+async def test_a_change_that_somebody_asks_for_has_no_part_of_an_earlier_failover() -> None:
+    async with three_in_sync() as harness:
+        export = SpanExport("http://nowhere", {}, "1")
+        harness.watchman.traces = MasterTraces(export)
+        harness.watchman.connection_closed(1)
+        await asyncio.sleep(2 * GAP_S)
+        three = LiveMember(BrokerId(3), "i3")
+        asked = {"cluster": CLUSTER, "name": NAME, "requester": three.broker_id, "designate": True}
+        harness.apply(ElectMaster(**asked, live=(three,)))
+        assert harness.group.master_id == 3
+        names = [span.name for span in export._queue]
+        assert names == ["failover", "notice", "decide", "commit", "hand-over"]
+
+
 async def test_a_node_that_does_not_lead_traces_nothing() -> None:
     async with three_in_sync() as harness:
         export = SpanExport("http://nowhere", {}, "1")
