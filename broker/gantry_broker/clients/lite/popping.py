@@ -41,7 +41,7 @@ from gantry_broker.store.contract import Confirmed, QueueKey, Refusal, SendOutco
 from gantry_broker.store.steps import Steps
 
 LOOKS = 64  # at lite topics, before others have their turn
-SLICE_S = 0.002  # between two times that somebody looks at so many; they take half of it
+SLICE_S = 0.002  # between two slices of so many looks, which take half of it
 PENDING_MAX = 10_000  # that a client of a wildcard group keeps; beyond them it looks at all
 PAGE = 256
 REST_S = 0.1  # between two looks at what is visible and cannot be handed out
@@ -225,12 +225,14 @@ class LitePopping:
         answer = _LiteAnswer(self, poll, header)
 
         def taken(found: Found) -> None:
+            self._pace.over(answer)
             if found:
                 self.polls.forget(poll)
                 answer.taken(found)
             served(bool(found))
 
         def failed(error: GantryError) -> None:
+            self._pace.over(answer)
             self._end(poll, reply(poll.request, error.answer_code, str(error)))
             served(True)
 
@@ -240,6 +242,8 @@ class LitePopping:
         self, header: PopLiteMessageRequestHeader, item: Subscriber, answer: "_LiteAnswer"
     ) -> Steps[Found]:
         """Messages of one lite topic after the other, until there are enough.
+
+        Or some, after a slice: who has waited for one need not wait for more.
 
         Raises:
             GantryError: nothing was found, and the store does not say what some of them holds.
@@ -258,7 +262,10 @@ class LitePopping:
                     break
                 left, is_scanning = left if is_scanning else 0, True
             if left == 0:
-                yield from self._pace.slice()
+                if found:
+                    item.pending[name] = None  # for the next request
+                    break
+                yield from self._pace.slice(answer)
                 left = LOOKS
             left -= 1
             seen.add(name)
