@@ -4,8 +4,12 @@ A dict takes some 200 bytes for each name. Nearly all maps have few names, and a
 ``SMALL_MAX`` of them the names stand in sorted blocks of bytes with their numbers in arrays beside
 them: the length of the name and 16 bytes each. What is known there is changed in place; what is new
 gathers in a dict of its block, which is packed by itself, so no step takes long.
+
+Of maps there may be very many, too, one for each place, and nearly all of them have one name. Such
+a map is a tuple.
 """
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,6 +21,7 @@ FRESH_MAX = 128  # names of a block that are not packed yet
 BLOCK_MAX = 1024  # names in one block: to pack it anew takes a millisecond
 
 Row: TypeAlias = tuple[int, int]  # an offset, and the hour in which it was used last
+Place: TypeAlias = tuple[str, int]  # topic and queue id
 
 
 class _Block:
@@ -133,3 +138,70 @@ class CompactRows:
         if rows[half:]:
             self._blocks.insert(at + 1, _Block(rows[half:]))
             self._firsts.insert(at + 1, rows[half][0])
+
+
+class PlacedRows:
+    """Maps as `CompactRows`, by place. Names are kept once, so they should be few.
+
+    Attributes:
+        count: of names, over all places.
+    """
+
+    __slots__ = ("_maps", "count")
+
+    def __init__(self) -> None:
+        """No place."""
+        self.count = 0
+        self._maps: dict[Place, CompactRows | tuple[str, int, int]] = {}
+
+    def places(self) -> list[Place]:
+        """Those that have some name."""
+        return list(self._maps)
+
+    def get(self, place: Place, name: str) -> Row | None:
+        """The numbers of ``name``."""
+        found = self._maps.get(place)
+        if found is None or isinstance(found, CompactRows):
+            return None if found is None else found.get(name)
+        return found[1:] if found[0] == name else None
+
+    def items(self, place: Place) -> Iterator[tuple[str, Row]]:
+        """All names of a place with what is known, in no order; they may change meanwhile."""
+        found = self._maps.get(place)
+        if isinstance(found, CompactRows):
+            yield from found.items()
+        elif found is not None:
+            yield found[0], found[1:]
+
+    def put(self, place: Place, name: str, row: Row) -> None:
+        """Set what is known."""
+        found = self._maps.get(place)
+        if found is None or (found.__class__ is tuple and found[0] == name):
+            self._maps[place] = (sys.intern(name), *row)
+            self.count += found is None
+            return
+        if not isinstance(found, CompactRows):
+            only, found = found, CompactRows()
+            found.put(only[0], only[1:])
+            self._maps[place] = found
+        self.count += found.put(name, row)
+
+    def pop(self, place: Place, name: str) -> None:
+        """Forget ``name``."""
+        found = self._maps.get(place)
+        if found is None:
+            return
+        if isinstance(found, CompactRows):
+            self.count -= found.pop(name)
+            if not len(found):
+                del self._maps[place]
+        elif found[0] == name:
+            self.count -= 1
+            del self._maps[place]
+
+    def drop(self, place: Place) -> list[str]:
+        """Forget a place; returns the names that it had."""
+        names = [name for name, _ in self.items(place)]
+        self._maps.pop(place, None)
+        self.count -= len(names)
+        return names

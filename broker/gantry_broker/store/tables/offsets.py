@@ -26,7 +26,7 @@ import msgspec
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MAX_BODY_BYTES, MessageRecord
 
-from gantry_broker.store.tables.compact import CompactRows, Row
+from gantry_broker.store.tables.compact import PlacedRows, Row
 from gantry_broker.store.tables.names import OFFSETS_TOPIC
 from gantry_broker.store.tables.pieces import MAX_ROWS, pieces
 
@@ -78,11 +78,10 @@ class ConsumerOffsets:
     """
 
     def __init__(self, rows: Iterable[UsedRow] = ()) -> None:
-        self._applied: dict[tuple[str, int], CompactRows] = {}  # by topic and queue id
-        self._count = 0  # of them
+        self._applied = PlacedRows()
         self._hour = 0
         for group, topic, queue_id, offset, hour in rows:
-            self._put(group, topic, queue_id, (offset, hour))
+            self._applied.put((topic, queue_id), group, (offset, hour))
         self._hour = self._counted_hours()
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
         self._dirty: dict[OffsetKey, None] = {}  # pending and in no record yet, oldest first
@@ -95,7 +94,7 @@ class ConsumerOffsets:
 
     def __len__(self) -> int:
         """How many offsets there are, about: those in no record are counted once more."""
-        return self._count + len(self._pending)
+        return self._applied.count + len(self._pending)
 
     @property
     def hour(self) -> int:
@@ -155,27 +154,13 @@ class ConsumerOffsets:
 
     def unused(self, hours: int) -> Iterator[tuple[OffsetKey, int]]:
         """Offsets unused for so long, and for how long; the table may change meanwhile."""
-        for (topic, queue_id), rows in list(self._applied.items()):
-            for group, row in rows.items():
+        for place in self._applied.places():
+            for group, row in self._applied.items(place):
                 if self._hour - row[1] >= hours:
-                    yield (group, topic, queue_id), self._hour - row[1]
+                    yield (group, *place), self._hour - row[1]
 
     def _row(self, group: str, topic: str, queue_id: int) -> Row | None:
-        rows = self._applied.get((topic, queue_id))
-        return None if rows is None else rows.get(group)
-
-    def _put(self, group: str, topic: str, queue_id: int, row: Row) -> None:
-        rows = self._applied.get((topic, queue_id))
-        if rows is None:
-            rows = self._applied[topic, queue_id] = CompactRows()
-        self._count += rows.put(group, row)
-
-    def _pop(self, group: str, topic: str, queue_id: int) -> None:
-        rows = self._applied.get((topic, queue_id))
-        if rows is not None and rows.pop(group):
-            self._count -= 1
-            if not len(rows):
-                del self._applied[topic, queue_id]
+        return self._applied.get((topic, queue_id), group)
 
     def _counted_hours(self) -> int:
         row = self._row(AGE_GROUP, OFFSETS_TOPIC, 0)
@@ -201,9 +186,9 @@ class ConsumerOffsets:
     def of_group(self, group: str) -> list[OffsetRow]:
         """All offsets of one group."""
         found = {
-            (topic, queue_id): row[0]
-            for (topic, queue_id), rows in self._applied.items()
-            if (row := rows.get(group)) is not None
+            place: row[0]
+            for place in self._applied.places()
+            if (row := self._applied.get(place, group)) is not None
         }
         found |= {key[1:]: offset for key, offset in self._pending.items() if key[0] == group}
         rows = [(group, *place, offset) for place, offset in found.items() if offset != GONE]
@@ -214,7 +199,7 @@ class ConsumerOffsets:
         rows = [
             (group, topic, queue_id, row[0])
             for queue_id in queues
-            for group, row in self._applied.get((topic, queue_id), CompactRows()).items()
+            for group, row in self._applied.items((topic, queue_id))
             if (group, topic, queue_id) not in self._pending
         ]
         rows += [
@@ -235,11 +220,11 @@ class ConsumerOffsets:
 
     def walk(self) -> Iterator[OffsetRow]:
         """Confirmed offsets as of now, queue by queue; the table may change meanwhile."""
-        for (topic, queue_id), rows in list(self._applied.items()):
-            for group in [group for group, _ in rows.items()]:
-                offset = self.query(group, topic, queue_id)
+        for place in self._applied.places():
+            for group in [group for group, _ in self._applied.items(place)]:
+                offset = self.query(group, *place)
                 if offset is not None:
-                    yield group, topic, queue_id, offset
+                    yield group, *place, offset
 
     def _without_ending(self, rows: list[OffsetRow]) -> list[OffsetRow]:
         return [row for row in rows if not self._is_over(row[:3])] if self._ending else rows
@@ -314,11 +299,11 @@ class ConsumerOffsets:
                 if key[0] == AGE_GROUP:
                     self._hours_are(offset)
                 if offset == GONE:
-                    self._pop(*key)
+                    self._applied.pop(key[1:], key[0])
                     self._changed[key] = None
                 else:
                     self._changed[key] = used = (offset, self._hour)
-                    self._put(*key, used)
+                    self._applied.put(key[1:], key[0], used)
             if not again:
                 self._arrive(key)
             is_last = key not in self._dirty and key not in self._on_the_way
@@ -331,7 +316,7 @@ class ConsumerOffsets:
         if self._hour != was + 1:
             for group, topic, queue_id, offset in self.applied_rows():
                 self._changed[group, topic, queue_id] = row = (offset, self._hour)
-                self._put(group, topic, queue_id, row)
+                self._applied.put((topic, queue_id), group, row)
 
     def end_topic(self, topic: str) -> None:
         """The end of a topic stands in the log: no commit may follow it there.
@@ -353,10 +338,9 @@ class ConsumerOffsets:
         if not gone:
             return
         names = set(gone)  # a whole application may go at once, and offsets are many
-        for topic, queue_id in [place for place in self._applied if place[0] in names]:
-            rows = self._applied.pop((topic, queue_id))
-            self._count -= len(rows)
-            self._changed.update(((group, topic, queue_id), None) for group, _ in rows.items())
+        for place in [place for place in self._applied.places() if place[0] in names]:
+            groups = self._applied.drop(place)
+            self._changed.update(((group, *place), None) for group in groups)
         for key in [key for key in self._pending if key[1] in names and key not in behind]:
             del self._pending[key]
             self._on_the_way.pop(key, None)  # its rows may have been left out of the log
@@ -402,6 +386,6 @@ class ConsumerOffsets:
         """The confirmed offsets."""
         return [
             (group, *place, offset)
-            for place, rows in self._applied.items()
-            for group, (offset, _) in rows.items()
+            for place in self._applied.places()
+            for group, (offset, _) in self._applied.items(place)
         ]

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 from gantry_broker.store.tables import compact
-from gantry_broker.store.tables.compact import CompactRows
+from gantry_broker.store.tables.compact import CompactRows, PlacedRows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +42,49 @@ def test_it_is_a_map(steps: list[tuple[str, str, int, int]]) -> None:
         assert len(made) == len(model)
     assert dict(made.items()) == model
     assert all(made.get(name) == row for name, row in model.items())
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["put", "put", "pop", "drop"]),
+            st.tuples(st.sampled_from("ab"), st.integers(0, 1)),
+            st.sampled_from(["g", "h", "i"]),
+            st.integers(0, 2**63 - 1),
+        ),
+        max_size=60,
+    )
+)
+def test_maps_by_place_are_maps(steps: list[tuple[str, tuple[str, int], str, int]]) -> None:
+    made, model = PlacedRows(), {}
+    for what, place, name, offset in steps:
+        if what == "put":
+            made.put(place, name, (offset, 1))
+            model[place, name] = (offset, 1)
+        elif what == "pop":
+            made.pop(place, name)
+            model.pop((place, name), None)
+        else:
+            dropped = {key for key in model if key[0] == place}
+            assert {(place, name) for name in made.drop(place)} == dropped
+            model = {key: row for key, row in model.items() if key[0] != place}
+        assert made.get(place, name) == model.get((place, name))
+        assert made.count == len(model)
+    assert set(made.places()) == {place for place, _ in model}
+    found = {(place, name): row for place in made.places() for name, row in made.items(place)}
+    assert found == model
+
+
+def test_a_place_with_one_name_takes_little() -> None:
+    tracemalloc.start()
+    made = PlacedRows()
+    for number in range(20_000):
+        made.put(
+            (f"%LMQ%$parent$lite-{number:08}", 0), "".join(["consumer", "-group"]), (number, 0)
+        )
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used < 20_000 * 420, "its own name and place take 200 of them"
 
 
 def test_it_may_change_while_it_is_gone_through() -> None:
