@@ -121,6 +121,36 @@ def test_operator_was_never_refused_a_right_that_it_needs(kube: Kube) -> None:
         assert "is forbidden: User" not in log
 
 
+# --- what is served --------------------------------------------------------------------------
+
+
+def test_an_upgrade_leaves_no_namespace_with_resources_to_nobody(kube: Kube, scratch: Kube) -> None:
+    """Rehearsed on the API server: the release itself serves all namespaces, and goes on so."""
+    topic = {"apiVersion": f"{names.GROUP}/{names.VERSION}", "kind": "Topic", "spec": {}}
+    scratch.apply(topic | {"metadata": {"name": "unserved"}})
+    one = "operator.allNamespaces=false"
+    refusal = refusal_of_upgrade(kube, one)
+    assert "would leave them to nobody" in refusal
+    assert scratch.namespace in refusal
+    assert refusal_of_upgrade(kube, one, "operator.replicas=0") == refusal  # it runs until then
+    named = f"operator.namespaces={{{kube.namespace},{scratch.namespace}}}"
+    beyond = refusal_of_upgrade(kube, one, named)  # of what other tests have left, if anything
+    assert scratch.namespace not in beyond
+    assert not beyond or "would leave them to nobody" in beyond
+
+
+def refusal_of_upgrade(kube: Kube, *values: str) -> str:
+    """Helm's words if it would not upgrade the release with these values, else nothing."""
+    flags = (f"--kubeconfig={kube.kubeconfig}", f"--namespace={kube.namespace}")
+    change = (f"--set={value}" for value in values)
+    rehearsal = ("helm", "upgrade", "gantry", str(ROOT / "charts" / "gantry"), "--dry-run=server")
+    try:
+        run(*rehearsal, "--reuse-values", *flags, *change)
+    except CommandError as error:
+        return str(error).partition("Error: ")[2]
+    return ""
+
+
 # --- pods ------------------------------------------------------------------------------------
 
 

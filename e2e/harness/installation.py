@@ -75,6 +75,7 @@ def install(kube: Kube) -> float:
         *("helm", "upgrade", "--install", RELEASE, str(ROOT / "charts" / "gantry")),
         *(f"--kubeconfig={kube.kubeconfig}", "--namespace", NAMESPACE, "--create-namespace"),
         *("--set", f"image.repository={repository},image.tag={tag}"),
+        *("--set", "operator.allNamespaces=true"),  # tests have namespaces of their own
     )
     kube.apply_file(ROOT / "examples" / "brokergroup.yaml")
     kube.wait_for("brokergroup", GROUP, "Available", INSTALL_PATIENCE_S)

@@ -21,6 +21,43 @@ app.kubernetes.io/component: operator
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- /* The namespaces that are served, with commas between them; nothing where all are. */ -}}
+{{- define "gantry.served" -}}
+{{- if not .Values.operator.allNamespaces -}}
+{{- .Values.operator.namespaces | default (list .Release.Namespace) | join "," -}}
+{{- else if .Values.operator.namespaces -}}
+{{- fail "operator.allNamespaces is true, and operator.namespaces names some of them: keep one of the two" -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Fails where an upgrade would leave resources of ours to nobody, and none would say so. What is served until now is
+in the Deployment; an operator of no replica serves nothing. Where no API server is asked, as by `helm template`, nothing
+is found. */ -}}
+{{- define "gantry.leavesNone" -}}
+{{- $after := include "gantry.served" . -}}
+{{- $running := lookup "apps/v1" "Deployment" .Release.Namespace (include "gantry.operator" .) -}}
+{{- if and $after $running (gt (int (dig "spec" "replicas" 0 $running)) 0) -}}
+{{- $after = splitList "," $after -}}
+{{- $before := list "" -}}{{- /* looked up as such, it is all of them */ -}}
+{{- range (first $running.spec.template.spec.containers).env -}}
+{{- if eq .name "GANTRY_NAMESPACES" -}}{{- $before = splitList "," .value -}}{{- end -}}
+{{- end -}}
+{{- $left := list -}}
+{{- range $kind := list "ControllerGroup" "BrokerGroup" "FrontGroup" "Topic" "MessageUser" "ConsumerGroup" -}}
+{{- if $.Capabilities.APIVersions.Has (printf "mq.gantry.dev/v1alpha1/%s" $kind) -}}
+{{- range $namespace := without $before $after -}}
+{{- range (lookup "mq.gantry.dev/v1alpha1" $kind $namespace "").items -}}
+{{- if not (has .metadata.namespace $after) -}}{{- $left = append $left .metadata.namespace -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $left | uniq | sortAlpha -}}
+{{- fail (printf "the operator serves resources in namespaces %s, and would leave them to nobody: set operator.allNamespaces to true or name those namespaces in operator.namespaces, or upgrade with operator.replicas=0 first if they are another operator's from now on" (join ", " .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{- /* Whether the operator's own namespace is being deleted: asked at the operator's end, when it lets go what is in there. */ -}}
 {{- define "gantry.home" -}}
 - apiGroups: [""]

@@ -221,7 +221,7 @@ def _has_seen(case: Case) -> Iterator[Diagnosis]:
         "operator",
         text,
         "Wait for seconds. If it stays: does an operator run, and is it to look at this namespace "
-        "(operator.namespaces of the chart)?",
+        "(operator.namespaces and operator.allNamespaces of the chart)?",
     )
 
 

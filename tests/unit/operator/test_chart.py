@@ -13,6 +13,7 @@ from gantry_operator import farewell, names
 from gantry_operator.api.kinds import CUSTOM, ENTITIES, MESSAGE_USER, OWNED
 from gantry_operator.builders.template import USER_ID
 from gantry_operator.plan.objects import OPTIONAL_KINDS
+from gantry_operator.settings import OperatorSettings
 from gantry_operator.shell import STOP_S
 from support.rights import Demand, Right, Rights, chart
 
@@ -100,6 +101,18 @@ def test_the_images_name_the_same_user_and_a_home_for_any_other() -> None:
         (home,) = re.findall(r" HOME=(\S+)", image)
         assert f"--home-dir {home} " in image
         assert f"\nWORKDIR {home}\n" in image
+
+
+def test_an_upgrade_looks_for_every_kind_that_it_could_leave_to_nobody() -> None:
+    text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    (kinds,) = re.findall(r"range \$kind := list (.*?) -}}", text)
+    assert set(re.findall(r'"(\w+)"', kinds)) == {kind.kind for kind in CUSTOM}
+    served = (CHART / "templates" / "deployment.yaml").read_text(encoding="utf-8")
+    (told,) = re.findall(
+        r"\{name: (\w+), value: \{\{ \. \| quote \}\}\}\n +\{\{- end }}\n +ports", served
+    )
+    assert f'eq .name "{told}"' in text
+    assert told.removeprefix("GANTRY_").lower() in OperatorSettings.model_fields
 
 
 def test_secrets_are_read_and_made_by_name_and_never_listed_or_written() -> None:
