@@ -230,6 +230,22 @@ wheels: venv ## write dist/: what a cluster runs, and beside it the cluster of p
 manifests: ## write build/gantry.yaml, the chart as one file for kubectl (needs helm)
 	@.ci/manifests
 
+.PHONY: chart
+chart: ## write build/gantry-VERSION.tgz, the chart as one file (needs helm, as the next three do)
+	@.ci/package chart
+
+.PHONY: chart-push
+chart-push: ## the same, and push it to REGISTRY=oci://HOST/PATH
+	@.ci/package push
+
+.PHONY: kustomize
+kustomize: venv ## write build/kustomize/, the chart as a base with overlays
+	@.ci/package kustomize
+
+.PHONY: bundle
+bundle: venv ## write build/bundle/, the chart for the Operator Lifecycle Manager
+	@.ci/package bundle
+
 .PHONY: constraints
 constraints: ## resolve the dependencies anew and rewrite constraints.txt and constraints-moto.txt
 	@PYTHON=$(PYTHON) .ci/venv --freeze
