@@ -15,9 +15,10 @@ import yaml
 from support import promql
 from support.alert_cases import CASES
 from support.cli_cluster import CliCluster, cluster_with_group, settled
+from support.go_programs import MISSING
 from support.metrics_page import DEVIATIONS
 from support.patience import PATIENCE_S
-from support.prometheus import MISSING, RULES, Prometheus, promtool, scraping, targets
+from support.prometheus import RULES, Prometheus, promtool, scraping, targets
 
 pytestmark = [pytest.mark.skipif(bool(MISSING), reason=MISSING), pytest.mark.timeout(3600)]
 

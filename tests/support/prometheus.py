@@ -1,13 +1,8 @@
-"""Prometheus and promtool: built once through Go's modules, and a server over a local cluster.
-
-What is built lies in ``build/interop/prometheus``, without service discovery of clouds; Go knows
-what is built already.
-"""
+"""Prometheus and promtool, built without the discovery of clouds; a server over a cluster."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,15 +16,13 @@ from urllib.request import urlopen
 import pytest
 import yaml
 from gantry_lab.bench.ports import free_ports
+from support import go_programs
 from support.cli_cluster import CliCluster
 from support.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULE = ROOT / "tests/interop/prometheus/go.mod"
-BUILT = ROOT / "build/interop/prometheus"
 RULES = ROOT / "charts/gantry/rules/gantry.yaml"
 COMMANDS = "github.com/prometheus/prometheus/cmd"
-MISSING = "" if shutil.which("go") else "go is not installed"
 SCRAPE_S = 1
 PORTS = ("http", "door-http")
 """Names of container ports that serve metrics, as in the chart's PodMonitor."""
@@ -37,12 +30,7 @@ PORTS = ("http", "door-http")
 
 def built(program: str) -> str:
     """The path of ``prometheus`` or ``promtool``."""
-    source = BUILT / "source"
-    source.mkdir(parents=True, exist_ok=True)
-    shutil.copy(MODULE, source)
-    build = ["nice", "-n", "10", "go", "build", "-mod=mod", "-tags", "remove_all_sd"]
-    subprocess.run([*build, "-o", f"{BUILT}/", f"{COMMANDS}/{program}"], cwd=source, check=True)
-    return str(BUILT / program)
+    return go_programs.built("prometheus", f"{COMMANDS}/{program}", "-tags", "remove_all_sd")
 
 
 def promtool(*args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -71,7 +71,8 @@ def rendered(namespace: str, values: Mapping[str, Any] | None = None) -> str:
 
 def objects(text: str) -> list[Manifest]:
     """The objects of a text in YAML, in their order."""
-    return [found for found in yaml.safe_load_all(text) if found]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where it is there
+    return [found for found in yaml.load_all(text, loader) if found]  # a safe one
 
 
 class _Plain(yaml.SafeDumper):
