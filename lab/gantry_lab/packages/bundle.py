@@ -4,8 +4,8 @@ Deployment and rights are those that Helm renders by default, fields and their w
 definitions, examples those of examples/. The lifecycle manager says which namespaces are served,
 and makes the Roles there, so what names the release's namespace is put otherwise here.
 
-Not in it: the NetworkPolicy of the operator, which lifecycle managers before 2025 refuse in a
-bundle, and alerts and dashboards. The ControllerGroup is offered as the resource to begin with.
+Not in it: the NetworkPolicy of the operator, which older lifecycle managers refuse in a bundle, and
+alerts and dashboards. The ControllerGroup is offered as the resource to begin with.
 """
 
 from __future__ import annotations
