@@ -117,12 +117,12 @@ def _difference(
         if key not in want:
             gone = {"apiVersion": key.api, "kind": key.kind, "metadata": {"name": key.name}}
             patches.append({"target": target, "patch": in_yaml({"$patch": "delete"} | gone)})
-        elif steps := list(_steps(found, want[key])):
-            patches.append({"target": target, "patch": in_yaml(steps)})
+        elif changes := list(steps(found, want[key])):
+            patches.append({"target": target, "patch": in_yaml(changes)})
     return [found for key, found in want.items() if key not in have], patches
 
 
-def _steps(old: Any, new: Any, path: str = "") -> Iterator[Manifest]:
+def steps(old: Any, new: Any, path: str = "") -> Iterator[Manifest]:
     """A JSON patch from one object to another."""
     if isinstance(old, list) and isinstance(new, list):
         gone = _gone(old, new)
@@ -131,7 +131,7 @@ def _steps(old: Any, new: Any, path: str = "") -> Iterator[Manifest]:
             return
         if len(old) == len(new):
             for index, (before, after) in enumerate(zip(old, new, strict=True)):
-                yield from _steps(before, after, f"{path}/{index}")
+                yield from steps(before, after, f"{path}/{index}")
             return
     if not isinstance(old, dict) or not isinstance(new, dict):
         if old != new:
@@ -144,7 +144,7 @@ def _steps(old: Any, new: Any, path: str = "") -> Iterator[Manifest]:
         elif key not in old:
             yield {"op": "add", "path": place, "value": new[key]}
         else:
-            yield from _steps(old[key], new[key], place)
+            yield from steps(old[key], new[key], place)
 
 
 def _gone(old: list[Any], new: list[Any]) -> list[int] | None:

@@ -31,6 +31,8 @@ from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup
 from gantry_operator.models.generate import manifests
 from gantry_operator.settings import OperatorSettings
 from gantry_protocol.process.config import load_settings
+from hypothesis import given
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -153,6 +155,50 @@ def test_an_overlay_adds_removes_and_changes() -> None:
         {"op": "remove", "path": "/spec/replicas"},
         {"op": "add", "path": "/spec/storage~1size", "value": "2Gi"},
     ]
+
+
+def patched(found: Any, steps: list[dict[str, Any]]) -> Any:
+    """A JSON patch, applied as RFC 6902 says."""
+    result = {"root": deepcopy(found)}
+    for step in steps:
+        words = ["root", *step["path"].split("/")[1:]]
+        *way, last = (word.replace("~1", "/").replace("~0", "~") for word in words)
+        place: Any = result
+        for word in way:
+            place = place[int(word) if isinstance(place, list) else word]
+        key: Any = int(last) if isinstance(place, list) else last
+        if step["op"] == "remove":
+            del place[key]
+        else:
+            assert (step["op"] == "replace") == (isinstance(place, list) or key in place)
+            place[key] = step["value"]
+    return result["root"]
+
+
+FIELDS = st.sampled_from(["a", "b", "c/d", "e~f"])
+PARTS = st.recursive(
+    st.integers(0, 3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(FIELDS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(old=st.dictionaries(FIELDS, PARTS), new=st.dictionaries(FIELDS, PARTS))
+def test_a_patch_makes_any_object_of_any_other(old: Any, new: Any) -> None:
+    meta = {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}}
+    files = kustomize.overlay([meta | old], [meta | new], release())
+    (found,) = objects(files["kustomization.yaml"])
+    steps = [yaml.safe_load(patch["patch"]) for patch in found.get("patches", ())]
+    assert patched(meta | old, steps[0] if steps else []) == meta | new
+
+
+@given(items=st.lists(st.integers(0, 3), max_size=8), data=st.data())
+def test_a_list_that_only_loses_items_is_not_written_anew(items: list[int], data: Any) -> None:
+    kept = data.draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
+    rest = [item for item, stays in zip(items, kept, strict=True) if stays]
+    steps = list(kustomize.steps({"list": items}, {"list": rest}))
+    assert {step["op"] for step in steps} <= {"remove"}
+    assert patched({"list": items}, steps) == {"list": rest}
 
 
 def test_a_namespace_is_replaced_wherever_kustomize_does_not_know_it() -> None:
