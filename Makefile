@@ -196,7 +196,7 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 	@$(PYTEST) tests/integration/pipeline
 
 .PHONY: interop
-interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus (skipped without Java, Maven, Go); SHARES=n an n-th of the files
+interop: venv ## RocketMQ's own Java brokers, tools and clients; Prometheus; packages of the chart (skipped without Java, Maven, Go); SHARES=n an n-th of the files
 	@$(PYTEST) -n 3 --dist loadfile $$(ls tests/interop/test_*.py | awk 'NR % $(PARTS) == $(TURN) % $(PARTS)')
 
 .PHONY: record

@@ -40,15 +40,13 @@ is found. */ -}}
 {{- $after = splitList "," $after -}}
 {{- $before := list "" -}}{{- /* looked up as such, it is all of them */ -}}
 {{- range (first $running.spec.template.spec.containers).env -}}
-{{- if eq .name "GANTRY_NAMESPACES" -}}{{- $before = splitList "," .value -}}{{- end -}}
+{{- if eq .name "GANTRY_NAMESPACES" -}}{{- $before = splitList "," (default "" .value) -}}{{- end -}}
 {{- end -}}
 {{- $left := list -}}
 {{- range $kind := list "ControllerGroup" "BrokerGroup" "FrontGroup" "Topic" "MessageUser" "ConsumerGroup" -}}
-{{- if $.Capabilities.APIVersions.Has (printf "mq.gantry.dev/v1alpha1/%s" $kind) -}}
-{{- range $namespace := without $before $after -}}
+{{- range $namespace := $before -}}
 {{- range (lookup "mq.gantry.dev/v1alpha1" $kind $namespace "").items -}}
 {{- if not (has .metadata.namespace $after) -}}{{- $left = append $left .metadata.namespace -}}{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
