@@ -64,6 +64,17 @@ class Metrics:
         self.disruptions = self._counter(
             "disruptions", "Disruptive actions that were carried out.", ("kind", "action")
         )
+        self.decisions = self._gauge(
+            "gantry_operator_recorded_decisions",
+            "Decisions that are kept for a report: about groups, or about entities.",
+            ("ring",),
+        )
+        self.decision_bytes = self._gauge(
+            "gantry_operator_recorded_bytes", "Memory that they take, about.", ("ring",)
+        )
+        self.decisions_dropped = self._counter(
+            "recorded_decisions_dropped", "Decisions that made room for later ones.", ("ring",)
+        )
         self.table_reads = self._counter(
             "table_reads",
             "Reads of the topics, users or consumer groups of a cluster: whole, or same as before.",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.api.protocol import Api, Body
     from gantry_operator.cache import Cache
+    from gantry_operator.decisions.recorder import Recorder
     from gantry_operator.metrics import Metrics
     from gantry_operator.models.entity import Entity, EntityStatus
     from gantry_operator.plan.actions import Action
@@ -74,15 +75,23 @@ class Entities:
         directory: the controllers.
         tables: what these hold.
         metrics: where undone changes are counted.
+        recorder: of decisions; None where nobody asks for them.
     """
 
     def __init__(
-        self, api: Api, cache: Cache, directory: Directory, tables: Tables, metrics: Metrics
+        self,
+        api: Api,
+        cache: Cache,
+        directory: Directory,
+        tables: Tables,
+        metrics: Metrics,
+        recorder: Recorder | None = None,
     ) -> None:
         self._api = api
         self._cache = cache
         self._directory = directory
         self._metrics = metrics
+        self._recorder = recorder
         self._refusals: dict[Key, tuple[int, str]] = {}  # of which generation
         self._tables = tables
         self._hands: dict[str, Hand] = {
@@ -106,7 +115,10 @@ class Entities:
         entity, invalid = _parse(hand.model, body)
         seen = Seen(kind, body, entity)
         observed = await self._observe(key, hand, seen, invalid)
-        outcome = ApplyOutcome(read=fingerprint(observed), plan=plan_entity(observed, now()))
+        at, read = now(), fingerprint(observed)
+        outcome = ApplyOutcome(read=read, plan=plan_entity(observed, at))
+        if self._recorder is not None:
+            self._recorder.note(key, observed, read, at, outcome.plan)
         for action in outcome.plan:
             await self._carry_out(key, hand, seen, observed, action, outcome)
         return outcome

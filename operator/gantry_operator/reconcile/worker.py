@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_operator.cache import Key
+    from gantry_operator.decisions.recorder import Recorder
     from gantry_operator.metrics import Metrics
     from gantry_operator.plan.actions import Action
     from gantry_operator.plan.observed import Observed
@@ -62,6 +63,7 @@ class Reconciler:
         clock: Callable[[], dt.datetime] = utc_now,
         leads: Callable[[], bool] = lambda: True,
         entities: Entities | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._queue = queue
         self._observer = observer
@@ -72,6 +74,7 @@ class Reconciler:
         self._clock = clock
         self._leads = leads
         self._entities = entities
+        self._recorder = recorder
         self._repeats = Repeats()
         self._spins = Spins()
 
@@ -125,14 +128,15 @@ class Reconciler:
             return ApplyOutcome()
         if isinstance(seen, ControllerObserved):
             self._directory.follow(key.namespace, key.name, self._spawn)
-        actions, leads = plan(seen, self._clock()), self._leads()
+        read, leads = fingerprint(seen), self._leads()
+        actions = self._decide(key, seen, read) if leads else plan(seen, self._clock())
         if not leads:
             actions = [action for action in actions if action.for_standby]
         held_s = self._repeats.held_s(key, actions, asyncio.get_running_loop().time())
         if held_s > 0:
             return ApplyOutcome(check_after_s=held_s)
         outcome = await self._applier.apply(key, seen, actions)
-        outcome.read, outcome.plan = fingerprint(seen), actions
+        outcome.read, outcome.plan = read, actions
         self._note_look(key, outcome)
         if not outcome.refusals and not outcome.failure:
             await self._slow_down(key, seen, actions, outcome)
@@ -142,6 +146,19 @@ class Reconciler:
             self._metrics.disruptions.labels(key.kind, outcome.disruption).inc()
         self._remember(key, outcome)
         return outcome
+
+    def _decide(self, key: Key, seen: Observed, read: bytes) -> list[Action]:
+        """The plan of one who leads; it is recorded."""
+        now = self._clock()
+        try:
+            actions = plan(seen, now)
+        except Exception as error:
+            if self._recorder is not None:
+                self._recorder.note_failure(key, seen, now, error)
+            raise
+        if self._recorder is not None:
+            self._recorder.note(key, seen, read, now, actions)
+        return actions
 
     async def _look_at_entity(self, key: Key) -> ApplyOutcome:
         """Nobody waits for a standby here."""

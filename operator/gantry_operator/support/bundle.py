@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gantry_operator.api.kinds import CRD, CUSTOM, EVENT, NODE, POD, SECRET
-from gantry_operator.support.redact import Redactor
+from gantry_operator.redact import Redactor
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Body
+    from gantry_operator.redact import Redacted
     from gantry_operator.support.material import Material
-    from gantry_operator.support.redact import Redacted
 
 ROOT: Final = "gantry-report"
 EVENTS_MAX: Final = 2000

@@ -20,7 +20,7 @@ MUTANTS = (
     _bug(
         "redacted-by-keys-only",
         "a manifest within an annotation keeps its passwords",
-        "support.redact:Redactor._string",
+        "redact:Redactor._string",
         "clean = self.value(file, inner, place, depth + 1)",
         "clean = inner",
         f"{_REPORT}test_no_planted_secret_is_in_the_bundle",
@@ -28,7 +28,7 @@ MUTANTS = (
     _bug(
         "value-of-a-variable-kept",
         "the environment of a sidecar goes out with the bundle",
-        "support.redact:Redactor._mapping",
+        "redact:Redactor._mapping",
         'elif key == "value" and isinstance(name, str) and is_secret_variable(name):',
         "elif False:",
         f"{_REDACT}test_objects_are_judged_by_their_keys",
@@ -36,7 +36,7 @@ MUTANTS = (
     _bug(
         "key-without-its-begin",
         "a private key whose begin was cut off stays in a log",
-        "support.redact:_without_keys",
+        "redact:_without_keys",
         "_clear_before(lines, number)",
         "pass",
         f"{_REDACT}test_private_keys",

@@ -6,7 +6,7 @@ import base64
 import json
 
 import pytest
-from gantry_operator.support.redact import (
+from gantry_operator.redact import (
     KEY_LINES_MAX,
     PLACES_MAX,
     Redacted,

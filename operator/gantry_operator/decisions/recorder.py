@@ -1,0 +1,272 @@
+"""The last decisions about each resource, in memory: a ring that is read when somebody asks.
+
+Recorded is a decision that differs from the one before it about the same resource: in what others
+say (`spins.fingerprint`, which leaves out figures that move by themselves) or in the actions. One
+that repeats is counted, at the price of a comparison. One that is new is encoded once, and what it
+has in common with others, such as the objects that did not change, is kept once.
+
+Bounds: decisions of one resource, and bytes of all; the oldest go first. Nothing is redacted here,
+since nothing leaves the process by this: `written` gives a copy without secrets. Where the planner
+would decide otherwise without them, the copy says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gantry_operator.decisions.codec import FORMAT, data_of, fields_of
+from gantry_operator.decisions.replay import Recording, Written, failed, replayed
+from gantry_operator.redact import Redactor
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Sequence
+
+    from gantry_operator.cache import Key
+    from gantry_operator.decisions.codec import Seen
+    from gantry_operator.metrics import Metrics
+    from gantry_operator.plan.actions import Action
+
+OF_ONE_MAX: Final = 64
+"""Decisions about one resource."""
+BYTES_MAX: Final = 4 * 1024 * 1024
+DECISION_BYTES: Final = 2048
+PART_BYTES: Final = 256
+"""What each of them takes besides what is encoded, about."""
+INLINE_MAX: Final = 256
+"""Bytes up to which a field stands in a decision itself when it is written."""
+LOOKS_MAX: Final = 3
+_encode = msgspec.json.Encoder().encode
+
+
+class _Part:
+    """JSON that decisions share.
+
+    Attributes:
+        users: decisions that have it, each as often as it does.
+        clean: the same without secrets; None until somebody asks.
+        altered: something was taken out.
+    """
+
+    __slots__ = ("altered", "clean", "data", "users")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.users = 0
+        self.clean: bytes | None = None
+        self.altered = False
+
+    def cleaned(self) -> bytes:
+        """Without secrets: the redactor goes over it until it finds nothing more."""
+        if self.clean is None:
+            redactor = Redactor()
+            plain = msgspec.json.decode(self.data)
+            value = redactor.value("", plain)
+            text = _text(value)
+            for _ in range(LOOKS_MAX):
+                again = redactor.text("", text)
+                if again == text:
+                    break
+                text = again
+            else:
+                text = '"[left out, since it could not be redacted]"'
+            self.altered = text != _text(plain)
+            self.clean = _compact(text)
+        return self.clean
+
+
+def _text(value: Any) -> str:
+    """JSON in lines, as a bundle has it, so that what stands in a line is the same."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _compact(text: str) -> bytes:
+    try:
+        return _encode(msgspec.json.decode(text))
+    except msgspec.DecodeError:  # the redactor took a part of its form
+        return b'"[left out, since it could not be redacted]"'
+
+
+class Decision:
+    """A decision that is kept.
+
+    Attributes:
+        first, last, count, failure: as in `replay.Written`.
+        same: what the next one is compared with: what was read, and the actions; None if it is not
+            the last one about its resource.
+    """
+
+    __slots__ = ("actions", "count", "failure", "fields", "first", "key", "kind", "last", "objects",
+                 "same")  # fmt: skip
+
+    def __init__(self, key: Key, kind: str, now: dt.datetime, failure: str) -> None:
+        self.key = key
+        self.kind = kind
+        self.first = self.last = now
+        self.count = 1
+        self.failure = failure
+        self.fields: dict[str, _Part] = {}
+        self.objects: dict[str, _Part] | None = None
+        self.actions: list[_Part] = []
+        self.same: tuple[bytes, Sequence[Action]] | None = None
+
+    def parts(self) -> list[_Part]:
+        """All that it is made of."""
+        return [*self.fields.values(), *(self.objects or {}).values(), *self.actions]
+
+
+class Recorder:
+    """A ring of decisions.
+
+    Args:
+        metrics: where its size is shown.
+        ring: its name there.
+        bytes_max: of all that is kept.
+    """
+
+    def __init__(self, metrics: Metrics, ring: str, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._parts: dict[bytes, _Part] = {}
+        self._all: dict[Decision, None] = {}  # the oldest first
+        self._of: dict[Key, deque[Decision]] = {}
+        self._entries = metrics.decisions.labels(ring)
+        self._size = metrics.decision_bytes.labels(ring)
+        self._drops = metrics.decisions_dropped.labels(ring)
+        self.dropped = 0
+
+    def note(
+        self, key: Key, seen: Seen, read: bytes, now: dt.datetime, actions: Sequence[Action]
+    ) -> None:
+        """Takes in a decision.
+
+        Args:
+            key: the resource.
+            seen: what the planner was given.
+            read: fingerprint of that (`spins.fingerprint`).
+            now: the time that it was given.
+            actions: what it answered.
+        """
+        before = self._of[key][-1] if key in self._of else None
+        if before is not None:
+            if not before.failure and before.same == (read, actions):
+                before.last, before.count = now, before.count + 1
+                return
+            before.same = None
+        decision = self._add(key, seen, now, "")
+        decision.actions = [self._part(action) for action in data_of(actions)]
+        decision.same = read, actions
+        self._bound()
+
+    def note_failure(self, key: Key, seen: Seen, now: dt.datetime, error: Exception) -> None:
+        """Takes in what the planner failed with; the same again is counted."""
+        failure = failed(error)
+        before = self._of[key][-1] if key in self._of else None
+        if before is not None and before.failure == failure:
+            before.last, before.count = now, before.count + 1
+            return
+        self._add(key, seen, now, failure)
+        self._bound()
+
+    def of(self, namespace: str | None) -> list[Decision]:
+        """The decisions about the resources of a namespace, the oldest first; None for all."""
+        return [one for one in self._all if namespace in (None, one.key.namespace)]
+
+    def _add(self, key: Key, seen: Seen, now: dt.datetime, failure: str) -> Decision:
+        decision = Decision(key, type(seen).__name__, now, failure)
+        fields = fields_of(seen)
+        objects = fields.pop("objects", None)
+        decision.fields = {name: self._part(value) for name, value in fields.items()}
+        if objects is not None:
+            decision.objects = {name: self._part(value) for name, value in objects.items()}
+        self._bytes += DECISION_BYTES
+        self._all[decision] = None
+        self._of.setdefault(key, deque()).append(decision)
+        return decision
+
+    def _part(self, value: Any) -> _Part:
+        data = _encode(value)
+        part = self._parts.get(data)
+        if part is None:
+            part = self._parts[data] = _Part(data)
+            self._bytes += len(data) + PART_BYTES
+        part.users += 1
+        return part
+
+    def _bound(self) -> None:
+        newest = next(reversed(self._all))
+        if len(self._of[newest.key]) > OF_ONE_MAX:
+            self._drop(self._of[newest.key][0])
+        while self._bytes > self._bytes_max and self._all:
+            self._drop(next(iter(self._all)))
+        self._entries.set(len(self._all))
+        self._size.set(self._bytes)
+
+    def _drop(self, decision: Decision) -> None:
+        del self._all[decision]
+        others = self._of[decision.key]
+        others.popleft()  # of one resource, too, the oldest goes first
+        if not others:
+            del self._of[decision.key]
+        self._bytes -= DECISION_BYTES
+        for part in decision.parts():
+            part.users -= 1
+            if not part.users:
+                del self._parts[part.data]
+                self._bytes -= len(part.data) + PART_BYTES
+        self.dropped += 1
+        self._drops.inc()
+
+
+def written(decisions: Sequence[Decision], *, version: str, dropped: int) -> bytes:
+    """A file of decisions without secrets; may run in another thread than the recorder.
+
+    Args:
+        decisions: see `Recorder.of`.
+        version: of the operator.
+        dropped: how many there are no more.
+    """
+    numbers: dict[bytes, int] = {}
+    recording = Recording(FORMAT, version, dropped, [], [])
+
+    def number(part: _Part) -> int:
+        data = part.cleaned()
+        if data not in numbers:
+            numbers[data] = len(numbers)
+            recording.parts.append(msgspec.json.decode(data))
+        return numbers[data]
+
+    for one in sorted(decisions, key=lambda one: one.first):
+        small = {k: part for k, part in one.fields.items() if len(part.data) <= INLINE_MAX}
+        result = Written(
+            first=one.first.isoformat(),
+            last=one.last.isoformat(),
+            count=one.count,
+            kind=one.key.kind,
+            namespace=one.key.namespace,
+            name=one.key.name,
+            observation=one.kind,
+            given={name: msgspec.json.decode(part.cleaned()) for name, part in small.items()},
+            parts={k: number(part) for k, part in one.fields.items() if k not in small},
+            objects=None
+            if one.objects is None
+            else {name: number(part) for name, part in one.objects.items()},
+            actions=[number(part) for part in one.actions],
+            failure=one.failure,
+        )
+        if any(part.altered for part in one.parts()):
+            result = msgspec.structs.replace(result, altered=_is_altered(recording, result))
+        recording.decisions.append(result)
+    return _encode(recording)
+
+
+def _is_altered(recording: Recording, one: Written) -> bool:
+    """Whether the planner decides otherwise about the copy than it did about the original."""
+    try:
+        return bool(replayed(recording, one, "").differences)
+    except Exception:  # noqa: BLE001 -- it is a fault of the copy, whatever it is
+        return True
