@@ -28,6 +28,7 @@ from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CUSTOM
 from gantry_operator.api.kube import KubeApi
 from gantry_operator.cache import Cache, Key
+from gantry_operator.decisions.serving import Decisions
 from gantry_operator.health import Health
 from gantry_operator.heard import Listener
 from gantry_operator.lease import LeaderElection
@@ -70,8 +71,8 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
     health = Health(metrics, settings.resync_interval_s)
     async with AsyncExitStack() as stack:
         http = HttpServer(live=health.live, ready=health.ready, registry=metrics.registry)
-        port = await http.start(settings.bind, settings.http_port)
-        stack.push_async_callback(http.stop)
+        decisions = Decisions(metrics)
+        port = await decisions.serve(http, settings.bind, settings.http_port, stack)
         api = KubeApi(credentials)
         stack.push_async_callback(api.close)
         _log.info(
@@ -89,11 +90,20 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
             home = _lease_namespace(settings)
             election = LeaderElection(api, home, _identity(settings))
             await _elected(
-                settings, credentials, api, health, metrics, election, home, leading, stop
+                settings,
+                credentials,
+                api,
+                health,
+                metrics,
+                decisions,
+                election,
+                home,
+                leading,
+                stop,
             )
         else:
             leading.set()
-            await _act(settings, credentials, api, health, metrics, None, leading, stop)
+            await _act(settings, credentials, api, health, metrics, decisions, None, leading, stop)
     _log.info("operator stopped")
 
 
@@ -103,6 +113,7 @@ async def _elected(
     api: KubeApi,
     health: Health,
     metrics: Metrics,
+    decisions: Decisions,
     election: LeaderElection,
     home: str,
     leading: asyncio.Event,
@@ -114,7 +125,9 @@ async def _elected(
         async with asyncio.TaskGroup() as group:
             holding = group.create_task(_hold(election, health, leading))
             if await _unless_stopped(_warmed_up(leading), stop):
-                await _act(settings, credentials, api, health, metrics, home, leading, stop)
+                await _act(
+                    settings, credentials, api, health, metrics, decisions, home, leading, stop
+                )
             holding.cancel()
     finally:
         await election.release()
@@ -141,6 +154,7 @@ async def _act(
     api: KubeApi,
     health: Health,
     metrics: Metrics,
+    decisions: Decisions,
     home: str | None,
     leading: asyncio.Event,
     stop: asyncio.Event,
@@ -186,7 +200,8 @@ async def _act(
             metrics,
             spawn,
             leads=leading.is_set,
-            entities=Entities(api, cache, directory, tables, metrics),
+            entities=Entities(api, cache, directory, tables, metrics, decisions.entities),
+            recorder=decisions.groups,
         )
         spawn(run_watches(credentials, settings.namespaces, listener.hear, resync.listed))
         workers: list[asyncio.Task[None]] = []

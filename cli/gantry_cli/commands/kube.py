@@ -10,7 +10,7 @@ from gantry_operator.preview.announce import announce, read_manifests
 from gantry_operator.preview.client import named_file, namespace_of, reading
 from gantry_operator.preview.overview import overview
 
-from gantry_cli.commands import doctor, operate, pod_logs, report
+from gantry_cli.commands import doctor, operate, pod_logs, replay, report
 from gantry_cli.kube_view import kube_options, output_option, show
 from gantry_cli.options import asynchronous
 from gantry_cli.output import print_json
@@ -23,7 +23,7 @@ TAKES_OVER = "Who takes a mastership over is decided then: whoever is furthest, 
 def kube() -> None:
     """Look at resources in a Kubernetes cluster and operate them, through the API server alone.
 
-    plan, status, doctor, logs and report change nothing. The others write one field of a
+    plan, status, doctor, logs, report and replay change nothing. The others write one field of a
     BrokerGroup, with your own rights, and the operator does the rest; what they write may as well
     be kept in a manifest. kubectl finds the same commands as kubectl gantry.
     """
@@ -106,5 +106,5 @@ async def status(output: str, kubeconfig: str | None, namespace: str | None) -> 
         click.echo(f"Namespace {home} has no groups.")
 
 
-for command in (doctor.doctor, pod_logs.logs, report.report, *operate.COMMANDS):
+for command in (doctor.doctor, pod_logs.logs, report.report, replay.replay, *operate.COMMANDS):
     kube.add_command(command)

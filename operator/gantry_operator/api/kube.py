@@ -17,6 +17,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from gantry_operator import names
 from gantry_operator.api.errors import Unavailable, error_of
 from gantry_operator.api.kinds import POD, TEMPLATED
+from gantry_operator.api.port_forward import PROTOCOL, Answer, ask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -164,6 +165,33 @@ class KubeApi:
             raise Unavailable(0, "NoConnection", f"GET {path} broke off: {error}") from error
         finally:
             answer.close()
+
+    async def ask_port(
+        self, namespace: str, pod: str, port: int, path: str, *, bytes_max: int
+    ) -> bytes:
+        """The body of an answer to GET from a port of a pod; see `SupportApi`."""
+        place = POD.path(namespace, pod, "portforward")
+        what = f"GET {path} of pod {namespace}/{pod}"
+        query = {"ports": str(port)}
+        _, url, headers, *_ = await self._request("GET", place, None, query, _JSON)
+        rest = self._client.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()  # noqa: SLF001 -- as its own WsApiClient
+        try:
+            async with (
+                asyncio.timeout(REQUEST_TIMEOUT_S),
+                rest.pool_manager.ws_connect(
+                    url, headers=headers, protocols=(PROTOCOL,), proxy=rest.proxy
+                ) as forwarded,
+            ):
+                return await ask(forwarded, path, Answer(what, bytes_max))
+        except aiohttp.WSServerHandshakeError as error:
+            raise error_of(error.status, b"", error.headers or {}) from error
+        except TimeoutError as error:
+            message = f"{what} had no answer within {REQUEST_TIMEOUT_S:.0f} s"
+            raise Unavailable(0, "Timeout", message) from error
+        except aiohttp.ClientError as error:
+            raise Unavailable(0, "NoConnection", f"{what}: {error}") from error
 
     async def _open(self, path: str, query: dict[str, str]) -> aiohttp.ClientResponse:
         """An answer to GET of which only the head was read."""

@@ -55,6 +55,20 @@ class SupportApi(ReadOnlyApi, Protocol):
         """
         ...
 
+    async def ask_port(
+        self, namespace: str, pod: str, port: int, path: str, *, bytes_max: int
+    ) -> bytes:
+        """The answer to an HTTP GET from what listens on the loopback address in a pod.
+
+        Args:
+            namespace: of the pod.
+            pod: its name.
+            port: where it listens.
+            path: with the query.
+            bytes_max: of the answer, with its head; a larger one is an error.
+        """
+        ...
+
 
 class Api(ReadOnlyApi, Protocol):
     """A Kubernetes API server."""

@@ -11,6 +11,7 @@ since a decision that rests on it cannot be made again here.
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import functools
 import inspect
 import types
@@ -244,10 +245,15 @@ def _coder(hint: Any) -> _Coder:
         return _record(hint)
     if hint is dt.datetime:
         return _Coder(dt.datetime.isoformat, moment)
-    if inspect.isclass(hint) and issubclass(hint, str) and hint is not str:
-        return _Coder(str, lambda data, place: hint(_one_of(tuple(map(str, hint)), data, place)))
+    if inspect.isclass(hint) and issubclass(hint, enum.StrEnum):
+        return _words(hint)
     assert hint in (str, int, float, bool), f"no form for {hint}"
     return _Coder(lambda value: value, lambda data, place: _typed(data, hint, place))
+
+
+def _words(kind: type[enum.StrEnum]) -> _Coder:
+    by_value = {one.value: one for one in kind}
+    return _Coder(str, lambda data, place: by_value[_one_of(tuple(by_value), data, place)])
 
 
 def _either(args: tuple[Any, ...]) -> _Coder:

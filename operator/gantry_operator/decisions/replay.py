@@ -103,8 +103,12 @@ class Outcome(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class _Heading(msgspec.Struct, frozen=True):
+    format: int
+
+
 _decoder = msgspec.json.Decoder(Recording)
-_heading = msgspec.json.Decoder(msgspec.defstruct("_Heading", [("format", int)]))
+_heading = msgspec.json.Decoder(_Heading)
 
 
 def recording_of(data: bytes, place: str) -> Recording:

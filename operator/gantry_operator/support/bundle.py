@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gantry_operator.support.material import Material
 
 ROOT: Final = "gantry-report"
+DECISIONS: Final = "decisions"
 EVENTS_MAX: Final = 2000
 FILES_MAX: Final = 10_000
 LISTED_MAX: Final = 1000
@@ -45,6 +46,7 @@ Namespace {namespace}, taken at {taken_at} by version {version}.
 | `objects/NAMESPACE/KIND/NAME.json` | objects, as the API server had them |
 | `objects/cluster/KIND/NAME.json` | CRDs without schemas, nodes without images, webhooks |
 | `events/NAMESPACE.json` | events, the oldest first |
+| `decisions/POD.json` | an operator's last decisions, for `kubectl gantry replay` |
 | `logs/NAMESPACE/POD/CONTAINER.log` | the end of a run's log; `.previous.log`: of the run before |
 
 Secrets are not in it: they were not read. Whatever looks like a secret elsewhere stands as
@@ -78,13 +80,15 @@ class Extras(msgspec.Struct, frozen=True):
         taken_at: a moment, by the clock of whoever took it.
         version: of the command.
         doctor: the findings, as text.
-        unread: logs that could not be read, with the reason.
+        unread: logs and decisions that could not be read, with the reason.
+        decisions: of operators, by their pods, as these gave them.
     """
 
     taken_at: str
     version: str
     doctor: str
     unread: tuple[tuple[str, str], ...] = ()
+    decisions: dict[str, Any] = {}
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -143,6 +147,8 @@ def build(material: Material, logs: list[LogText], extras: Extras, total_bytes: 
         folder = f"objects/{meta.get('namespace') or 'cluster'}"
         into.put_object(f"{folder}/{kind.lower()}/{_safe(meta['name'])}.json", body)
     _put_events(into, material)
+    for pod, found in sorted(extras.decisions.items()):
+        into.put_object(f"{DECISIONS}/{_safe(pod)}.json", found)
     for log in sorted(logs, key=lambda log: (log.namespace, log.pod, log.container, log.previous)):
         folder = f"logs/{log.namespace}/{_safe(log.pod)}"
         path = f"{folder}/{_safe(log.container)}{'.previous' if log.previous else ''}.log"

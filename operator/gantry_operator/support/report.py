@@ -7,12 +7,18 @@ share what room there is, so a noisy container takes none of another's.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import json
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import msgspec
 
+from gantry_operator import names
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import POD
+from gantry_operator.decisions.codec import NotADecisionError
+from gantry_operator.decisions.replay import recording_of
+from gantry_operator.decisions.serving import PATH
 from gantry_operator.support.bundle import Bundle, Extras, LogText, build
 from gantry_operator.support.doctor import as_text, examine_all
 from gantry_operator.support.material import AT_ONCE, Material, gather, reason
@@ -21,9 +27,11 @@ from gantry_operator.support.pod_logs import ContainerRun, last_bytes, runs_of
 if TYPE_CHECKING:
     import datetime as dt
 
-    from gantry_operator.api.protocol import SupportApi
+    from gantry_operator.api.protocol import Body, SupportApi
     from gantry_operator.support.material import Tell
 
+DECISIONS_BYTES: Final = 16 * 1024 * 1024
+"""Of one operator's answer."""
 LOG_BYTES_MIN: Final = 32 * 1024
 """Of one log; where there is room for less, the last ones are left out."""
 
@@ -56,13 +64,15 @@ async def report(
         GantryError: the API server does not answer.
     """
     material = await gather(api, namespace, tell, operator_namespace=operator_namespace)
+    decisions, silent = await _decisions(api, material, tell)
     logs, unread = await _logs(api, material, limits, tell)
     findings = as_text(examine_all(material, now))
     extras = Extras(
         taken_at=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         version=version,
         doctor=findings or "There is no group.\n",
-        unread=tuple(unread),
+        unread=(*unread, *silent),
+        decisions=decisions,
     )
     tell("Redacting")
     return await asyncio.to_thread(build, material, logs, extras, limits.total_bytes)
@@ -73,6 +83,43 @@ def shares(runs: list[ContainerRun], limits: Limits) -> tuple[list[ContainerRun]
     room = limits.total_bytes // 2
     fit = runs[: max(1, room // min(LOG_BYTES_MIN, limits.log_bytes))]
     return fit, min(limits.log_bytes, room // max(1, len(fit)))
+
+
+async def _decisions(
+    api: SupportApi, material: Material, tell: Tell
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The decisions about the namespace, of each operator that has made some."""
+    found: dict[str, Any] = {}
+    unread: list[tuple[str, str]] = []
+    path = f"{PATH}?namespace={quote(material.namespace, safe='')}"
+    for pod in material.objects.get(POD.kind) or ():
+        meta = pod["metadata"]
+        if (meta.get("labels") or {}).get(names.LABEL_COMPONENT) != names.OPERATOR:
+            continue
+        what = f"decisions of {meta['namespace']}/{meta['name']}"
+        tell(f"Reading the {what}")
+        try:
+            data = await api.ask_port(
+                meta["namespace"], meta["name"], _port(pod), path, bytes_max=DECISIONS_BYTES
+            )
+            told = recording_of(data, what)
+        except ApiError as error:
+            unread.append((what, reason(error)))
+        except NotADecisionError as error:
+            unread.append((what, str(error)))
+        else:
+            if told.decisions:
+                found[meta["name"]] = json.loads(data)
+    return found, unread
+
+
+def _port(pod: Body) -> int:
+    """The operator's HTTP port."""
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        for port in container.get("ports") or ():
+            if (container.get("name"), port.get("name")) == (names.OPERATOR, "http"):
+                return int(port["containerPort"])
+    return names.OPERATOR_HTTP_PORT
 
 
 async def _logs(

@@ -13,11 +13,12 @@ Body = dict[str, Any]
 
 
 class FakeSupport:
-    """Objects by kind, and logs by pod, container and whether of the run before."""
+    """Objects by kind, logs by pod, container and whether of the run before, answers by pod."""
 
     def __init__(self) -> None:
         self.objects: dict[str, list[Body]] = {}
         self.logs: dict[tuple[str, str, bool], list[bytes]] = {}
+        self.answers: dict[str, bytes] = {}
         self.denied: set[str] = set()
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.unavailable: ApiError | None = None
@@ -75,6 +76,17 @@ class FakeSupport:
                 yield chunk
         finally:
             self.running -= 1
+
+    async def ask_port(
+        self, namespace: str, pod: str, port: int, path: str, *, bytes_max: int
+    ) -> bytes:
+        self.asked.append((pod, {"port": str(port), "path": path}))
+        if "pods/portforward" in self.denied:
+            raise Denied(403, "Forbidden", f"pods {pod} is forbidden")
+        if pod not in self.answers:
+            raise NotFound(404, "NotFound", f"{namespace}/{pod}")
+        assert len(self.answers[pod]) <= bytes_max
+        return self.answers[pod]
 
     def _may(self, kind: Kind) -> None:
         if kind.plural in self.denied:

@@ -1,0 +1,99 @@
+"""`gantry kube replay`: an operator's decisions in a support bundle, made once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from gantry_operator.decisions.codec import NotADecisionError
+from gantry_operator.support.replay import outcomes, recordings
+from gantry_protocol.errors import GantryError
+
+from gantry_cli.kube_view import output_option
+from gantry_cli.output import print_json
+
+if TYPE_CHECKING:
+    from gantry_operator.decisions.replay import Outcome
+
+DIFFERS = 1
+
+
+class UnusableBundleError(GantryError):
+    """The file is no bundle whose decisions this version can make again."""
+
+    exit_code = 2
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl gantry report -n mq -o mq.tar.gz
+  kubectl gantry replay mq.tar.gz                 each decision, and what differs
+  kubectl gantry replay mq.tar.gz --differences   only what differs
+  kubectl gantry replay mq.tar.gz -o json | jq 'select(.differences != [])'
+
+\b
+It ends with 0 if this version decides the same, with 1 if it decides otherwise somewhere, and with
+2 if the file cannot be used: cut off, no bundle, without decisions, or of another format."""
+)
+@click.argument("bundle", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--differences", "only", is_flag=True, help="Leave out decisions that are the same.")
+@output_option("json: one line for each decision.")
+def replay(bundle: Path, only: bool, output: str) -> int:
+    """Make the decisions of the operator in a bundle once more, with this version.
+
+    An operator keeps its last decisions about each resource: all that it saw, the time, and what
+    it did. `report` puts them into its bundle. Here they are made again from what was seen then, so
+    that you see what the operator did and why, whether another version does the same, and, where a
+    version has a fault, the very decision that shows it. No cluster is asked.
+
+    A line is a decision: the time of the first one, how often it was made again, the resource, and
+    the actions. Below it stands where this version decides otherwise: the place, what was recorded,
+    and what it is now.
+    """
+    total = differing = left_out = 0
+    try:
+        found = recordings(bundle)
+        for outcome in outcomes(found):
+            total += 1
+            differing += bool(outcome.differences)
+            left_out += bool(outcome.note)
+            if outcome.differences or not only:
+                _show(outcome, output)
+    except NotADecisionError as error:
+        raise UnusableBundleError(str(error)) from None
+    if output == "text":
+        by = ", ".join(sorted({one.version for _, one in found}))
+        click.echo(_sum(total, differing, left_out, by))
+    return DIFFERS if differing else 0
+
+
+def _show(outcome: Outcome, output: str) -> None:
+    one = outcome.written
+    if output == "json":
+        print_json(
+            {
+                "first": one.first,
+                "last": one.last,
+                "count": one.count,
+                "kind": one.kind,
+                "namespace": one.namespace,
+                "name": one.name,
+                "decided": outcome.told,
+                "note": outcome.note,
+                "differences": [found._asdict() for found in outcome.differences],
+            }
+        )
+        return
+    times = f" ×{one.count}" if one.count > 1 else ""
+    note = f"  ({outcome.note})" if outcome.note else ""
+    click.echo(f"{one.first}{times} {one.kind} {one.namespace}/{one.name}: {outcome.told}{note}")
+    for found in outcome.differences:
+        click.echo(f"  differs at {found.path}: recorded {found.recorded}, now {found.now}")
+
+
+def _sum(total: int, differing: int, left_out: int, version: str) -> str:
+    same = total - differing - left_out
+    text = f"{total} decisions of version {version}: {same} the same, {differing} otherwise"
+    return f"{text}, {left_out} not compared." if left_out else f"{text}."

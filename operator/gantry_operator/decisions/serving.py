@@ -1,0 +1,92 @@
+"""The recorded decisions over HTTP, to whoever asks from the pod's own loopback address.
+
+That is the API server's port forwarding, which a person needs a right for. Others get what they
+would get from an operator without the path: decisions show specs and objects of every namespace,
+and an HTTP port without a token is open to every pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from importlib import metadata
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from gantry_protocol.errors import GantryError
+from gantry_protocol.process import log
+from gantry_protocol.process.probes import HttpServer
+
+from gantry_operator.decisions.recorder import Recorder, written
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from gantry_operator.metrics import Metrics
+
+PATH: Final = "/decisions"
+LOOPBACK: Final = "127.0.0.1"
+ENTITIES_BYTES_MAX: Final = 1024 * 1024
+_log = log.get("decisions")
+
+
+class Decisions:
+    """The rings of an operator: one for groups, and one for entities, of which there are many.
+
+    Args:
+        metrics: where their sizes are shown.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.groups = Recorder(metrics, "groups")
+        self.entities = Recorder(metrics, "entities", ENTITIES_BYTES_MAX)
+        self._turn = asyncio.Lock()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """GET /decisions?namespace=NAME: those about the resources of a namespace, or all."""
+        if not _is_loopback(request.remote or ""):
+            raise web.HTTPNotFound
+        namespace = request.query.get("namespace")
+        async with self._turn:  # a copy without secrets costs a processor for a while
+            found = [*self.groups.of(namespace), *self.entities.of(namespace)]
+            body = await asyncio.to_thread(
+                written,
+                found,
+                version=metadata.version("gantry"),
+                dropped=self.groups.dropped + self.entities.dropped,
+            )
+        return web.Response(body=body, content_type="application/json")
+
+    async def serve(self, http: HttpServer, bind: str, port: int, stack: AsyncExitStack) -> int:
+        """Starts the operator's HTTP server with the path, also on the loopback address.
+
+        Args:
+            http: not started yet.
+            bind: its address.
+            port: its port; 0 for a free one.
+            stack: stops what was started.
+
+        Returns:
+            The port.
+        """
+        http.add_route("GET", PATH, self.answer)
+        port = await http.start(bind, port)
+        stack.push_async_callback(http.stop)
+        if _is_loopback(bind) or bind in ("0.0.0.0", "::"):  # noqa: S104 -- it is compared
+            return port
+        inner = HttpServer(ready=lambda: (True, "ok"))
+        inner.add_route("GET", PATH, self.answer)
+        try:
+            await inner.start(LOOPBACK, port)
+        except GantryError as error:  # a pod in the node's network shares the address with others
+            _log.warning("decisions are not served", error=error)
+            return port
+        stack.push_async_callback(inner.stop)
+        return port
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,106 @@
+"""The decisions in a support bundle, made once more by this version; reads a file and nothing else.
+
+A bundle comes from somebody else, so it is read within bounds, member by member, and nothing of it
+is ever written to a disk.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import tarfile
+import zlib
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from gantry_operator.decisions.codec import NotADecisionError
+from gantry_operator.decisions.replay import recording_of, replayed
+from gantry_operator.support.bundle import DECISIONS, FILES_MAX
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gantry_operator.decisions.replay import Outcome, Recording
+
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of one file of decisions."""
+UNPACKED_MAX: Final = 1024 * 1024 * 1024
+"""Of all files; `report --size` allows half of it."""
+
+
+class _Bounded:
+    """A file that ends with an error after so many bytes, whatever was packed into it."""
+
+    def __init__(self, inner: io.BufferedIOBase) -> None:
+        self._inner = inner
+        self._left = UNPACKED_MAX
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._inner.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise NotADecisionError(f"it unpacks to more than {UNPACKED_MAX} bytes")
+        return data
+
+
+def recordings(bundle: Path) -> list[tuple[str, Recording]]:
+    """The recorded decisions of a bundle, by the file that they are in.
+
+    Raises:
+        NotADecisionError: it is no bundle, is damaged or too large, or holds no decisions.
+    """
+    try:
+        found = _read(bundle)
+    except NotADecisionError as error:
+        raise NotADecisionError(f"{bundle}: {str(error).rstrip('.')}.") from None
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise NotADecisionError(
+            f"{bundle} is no whole bundle of kubectl gantry report: {str(error).rstrip('.')}."
+        ) from None
+    except OSError as error:
+        raise NotADecisionError(f"{bundle} cannot be read: {error.strerror or error}.") from None
+    if not found:
+        raise NotADecisionError(
+            f"{bundle} holds no decisions: either no operator had made any, or its manifest.json "
+            "says why they could not be read."
+        )
+    return found
+
+
+def outcomes(found: list[tuple[str, Recording]]) -> Iterator[Outcome]:
+    """Each recorded decision made once more, in the order of their times within a file.
+
+    Raises:
+        NotADecisionError: one cannot be read by this version.
+    """
+    for name, recording in found:
+        for number, written in enumerate(recording.decisions):
+            yield replayed(recording, written, f"{name}, decision {number}")
+
+
+def _read(bundle: Path) -> list[tuple[str, Recording]]:
+    found: list[tuple[str, Recording]] = []
+    with (
+        gzip.open(bundle, "rb") as unpacked,
+        tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive,  # type: ignore[call-overload]
+    ):
+        for number, member in enumerate(archive):
+            if number >= FILES_MAX:
+                raise NotADecisionError(f"it has more than {FILES_MAX} files")
+            path = PurePosixPath(member.name)
+            if not member.isreg() or path.parent.name != DECISIONS or path.suffix != ".json":
+                continue
+            if member.size > FILE_BYTES_MAX:
+                raise NotADecisionError(f"{_plain(path.name)} has more than {FILE_BYTES_MAX} bytes")
+            file = archive.extractfile(member)
+            assert file is not None, "it is a regular file"
+            place = f"{DECISIONS}/{_plain(path.name)}"
+            found.append((place, recording_of(file.read(), place)))
+    return found
+
+
+def _plain(name: str) -> str:
+    """A name from the bundle as it may be shown on a terminal."""
+    return re.sub(r"[^\w.\-]", "?", name)[:80]
