@@ -88,9 +88,14 @@ def _show(outcome: Outcome, output: str) -> None:
         return
     times = f" ×{one.count}" if one.count > 1 else ""
     note = f"  ({outcome.note})" if outcome.note else ""
-    click.echo(f"{one.first}{times} {one.kind} {one.namespace}/{one.name}: {outcome.told}{note}")
+    _say(f"{one.first}{times} {one.kind} {one.namespace}/{one.name}: {outcome.told}{note}")
     for found in outcome.differences:
-        click.echo(f"  differs at {found.path}: recorded {found.recorded}, now {found.now}")
+        _say(f"  differs at {found.path}: recorded {found.recorded}, now {found.now}")
+
+
+def _say(line: str) -> None:
+    """A line in which nothing of the bundle commands the terminal."""
+    click.echo("".join(char if char.isprintable() else "?" for char in line))
 
 
 def _sum(total: int, differing: int, left_out: int, version: str) -> str:

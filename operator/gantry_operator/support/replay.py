@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one file of decisions."""
+CHUNK_BYTES: Final = 64 * 1024
 UNPACKED_MAX: Final = 1024 * 1024 * 1024
 """Of all files; `report --size` allows half of it."""
 
@@ -81,23 +82,29 @@ def outcomes(found: list[tuple[str, Recording]]) -> Iterator[Outcome]:
 
 
 def _read(bundle: Path) -> list[tuple[str, Recording]]:
+    with gzip.open(bundle, "rb") as unpacked:
+        whole = _Bounded(unpacked)
+        with tarfile.open(fileobj=whole, mode="r|") as archive:  # type: ignore[call-overload]
+            found = _found(archive)
+        while whole.read(CHUNK_BYTES):  # to its checksum: what was cut off at the end is noticed
+            pass
+    return found
+
+
+def _found(archive: tarfile.TarFile) -> list[tuple[str, Recording]]:
     found: list[tuple[str, Recording]] = []
-    with (
-        gzip.open(bundle, "rb") as unpacked,
-        tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive,  # type: ignore[call-overload]
-    ):
-        for number, member in enumerate(archive):
-            if number >= FILES_MAX:
-                raise NotADecisionError(f"it has more than {FILES_MAX} files")
-            path = PurePosixPath(member.name)
-            if not member.isreg() or path.parent.name != DECISIONS or path.suffix != ".json":
-                continue
-            if member.size > FILE_BYTES_MAX:
-                raise NotADecisionError(f"{_plain(path.name)} has more than {FILE_BYTES_MAX} bytes")
-            file = archive.extractfile(member)
-            assert file is not None, "it is a regular file"
-            place = f"{DECISIONS}/{_plain(path.name)}"
-            found.append((place, recording_of(file.read(), place)))
+    for number, member in enumerate(archive):
+        if number >= FILES_MAX:
+            raise NotADecisionError(f"it has more than {FILES_MAX} files")
+        path = PurePosixPath(member.name)
+        if not member.isreg() or path.parent.name != DECISIONS or path.suffix != ".json":
+            continue
+        if member.size > FILE_BYTES_MAX:
+            raise NotADecisionError(f"{_plain(path.name)} has more than {FILE_BYTES_MAX} bytes")
+        file = archive.extractfile(member)
+        assert file is not None, "it is a regular file"
+        place = f"{DECISIONS}/{_plain(path.name)}"
+        found.append((place, recording_of(file.read(), place)))
     return found
 
 
