@@ -25,13 +25,18 @@ from gantry_operator.api.kinds import (
     SERVICE,
     STATEFULSET,
 )
+from gantry_operator.cache import Key
+from gantry_operator.decisions.recorder import written
 from gantry_operator.models.generate import manifests
+from gantry_operator.plan import plan
 from gantry_operator.support.bundle import EVENTS_MAX, Bundle, packed
 from gantry_operator.support.material import AT_ONCE
 from gantry_operator.support.pod_logs import ContainerRun
 from gantry_operator.support.report import LOG_BYTES_MIN, Limits, report, shares
 from gantry_protocol.errors import GantryError
+from support.decided_again import recorder
 from unit.operator.fake_support import FakeSupport
+from unit.operator.world import broker_world
 
 NOW = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)
 MIB = 1024 * 1024
@@ -285,3 +290,61 @@ def test_a_secret_never_becomes_a_file() -> None:
 
     with pytest.raises(AssertionError):
         _Files(MIB).put_object("x.json", {"kind": "Secret", "data": {}})
+
+
+def decisions(namespace: str = "mq") -> bytes:
+    """As an operator answers."""
+    ring = recorder()
+    seen = broker_world()
+    ring.note(Key("BrokerGroup", namespace, "orders"), seen, b"", NOW, plan(seen, NOW))
+    return written(ring.of(None), version="0.1.0", dropped=0)
+
+
+async def test_decisions_of_the_operator_are_in_it() -> None:
+    api = a_cluster()
+    api.answers["gantry-operator-x"] = decisions()
+    bundle = await taken(api)
+    found = read(bundle, "decisions/gantry-operator-x.json")
+    assert found == json.loads(decisions())
+    asked = [query for pod, query in api.asked if "path" in query]
+    assert asked == [{"port": "8080", "path": "/decisions?namespace=mq"}]
+    assert b"kubectl gantry replay" in bundle.files["README.md"]
+
+
+async def test_the_port_is_that_of_the_operators_container() -> None:
+    api = a_cluster()
+    (operator,) = (one for one in api.objects[POD.kind] if one["metadata"]["namespace"] == "system")
+    ports = [{"name": "metrics", "containerPort": 1}, {"name": "http", "containerPort": 9090}]
+    mesh = {"name": "mesh", "ports": [{"name": "http", "containerPort": 15000}]}
+    operator["spec"] = {"containers": [mesh, {"name": "operator", "ports": ports}]}
+    await taken(api)
+    assert [query["port"] for _, query in api.asked if "path" in query] == ["9090"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "404 NotFound: system/gantry-operator-x"),
+        (b"404: Not Found", "holds no decisions: "),
+        (b'{"format": 7}', "has format 7, and this version reads 1"),
+        ("denied", "403 Forbidden: pods gantry-operator-x is forbidden"),
+    ],
+)
+async def test_decisions_that_cannot_be_read_are_told(answer: Any, why: str) -> None:
+    api = a_cluster()
+    if answer == "denied":
+        api.denied = {"pods/portforward"}
+    elif answer is not None:
+        api.answers["gantry-operator-x"] = answer
+    bundle = await taken(api)
+    assert not any(path.startswith("decisions/") for path in bundle.files)
+    unread = {one["what"]: one["why"] for one in listed(bundle)["unread"]}
+    assert why in unread["decisions of system/gantry-operator-x"]
+
+
+async def test_an_operator_that_has_decided_nothing_has_no_file() -> None:
+    api = a_cluster()
+    api.answers["gantry-operator-x"] = written([], version="0.1.0", dropped=0)
+    bundle = await taken(api)
+    assert not any(path.startswith("decisions/") for path in bundle.files)
+    assert [one for one in listed(bundle)["unread"] if "decisions" in one["what"]] == []
