@@ -46,7 +46,8 @@ class OperatorSettings(Settings):
         default=names.OPERATOR_HTTP_PORT,
         ge=0,
         le=65535,
-        description="Port of /livez, /readyz and /metrics; 0 takes a free one.",
+        description="Port of /livez, /readyz, /metrics and, on loopback, /decisions; 0 takes a "
+        "free one.",
     )
     workers: int = Field(
         default=20, ge=1, le=200, description="How many resources are reconciled at the same time."

@@ -12,7 +12,7 @@ from typing import Any
 import gantry_operator.plan
 import pytest
 from gantry_operator.cache import Key
-from gantry_operator.decisions.recorder import Decision, Recorder, written
+from gantry_operator.decisions.recorder import Decision, DecisionRing, written
 from gantry_operator.decisions.replay import ALTERED, recording_of, replayed
 from gantry_operator.metrics import Metrics
 from prometheus_client import CollectorRegistry
@@ -22,12 +22,12 @@ OF_A_TEST_MAX = 4
 _PLANNERS = ("plan_broker_group", "plan_controller_group", "plan_front_group")
 
 
-def recorder(**bounds: Any) -> Recorder:
-    return Recorder(Metrics(CollectorRegistry()), "groups", **bounds)
+def recorder(**bounds: Any) -> DecisionRing:
+    return DecisionRing(Metrics(CollectorRegistry()), "groups", **bounds)
 
 
 @contextlib.contextmanager
-def decided_again(module: ModuleType) -> Iterator[Recorder]:
+def decided_again(module: ModuleType) -> Iterator[DecisionRing]:
     """Holds for what tests of a module plan inside, also by a reconciler."""
     ring = recorder()
 

@@ -17,7 +17,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from gantry_operator import names
 from gantry_operator.api.errors import Unavailable, error_of
 from gantry_operator.api.kinds import POD, TEMPLATED
-from gantry_operator.api.port_forward import PROTOCOL, Answer, ask
+from gantry_operator.api.port_forward import PROTOCOL, ForwardedAnswer, ask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -184,7 +184,7 @@ class KubeApi:
                     url, headers=headers, protocols=(PROTOCOL,), proxy=rest.proxy
                 ) as forwarded,
             ):
-                return await ask(forwarded, path, Answer(what, bytes_max))
+                return await ask(forwarded, path, ForwardedAnswer(what, bytes_max))
         except aiohttp.WSServerHandshakeError as error:
             raise error_of(error.status, b"", error.headers or {}) from error
         except TimeoutError as error:

@@ -27,7 +27,7 @@ _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})\b")
 _LENGTH = re.compile(rb"\r\nContent-Length: *(\d{1,12})\r\n", re.IGNORECASE)
 
 
-class Answer:
+class ForwardedAnswer:
     """The answer to a request, as its messages come.
 
     Args:
@@ -79,7 +79,9 @@ class Answer:
         return Unavailable(0, "NoConnection", f"the answer to {self._what} {why}")
 
 
-async def ask(forwarded: aiohttp.ClientWebSocketResponse, path: str, answer: Answer) -> bytes:
+async def ask(
+    forwarded: aiohttp.ClientWebSocketResponse, path: str, answer: ForwardedAnswer
+) -> bytes:
     """Asks for a path on an open connection, and gives the body of the answer.
 
     Raises:

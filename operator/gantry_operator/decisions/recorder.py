@@ -119,7 +119,7 @@ class Decision:
         return [*self.fields.values(), *(self.objects or {}).values(), *self.actions]
 
 
-class Recorder:
+class DecisionRing:
     """A ring of decisions.
 
     Args:
@@ -226,7 +226,7 @@ def written(decisions: Sequence[Decision], *, version: str, dropped: int) -> byt
     """A file of decisions without secrets; may run in another thread than the recorder.
 
     Args:
-        decisions: see `Recorder.of`.
+        decisions: see `DecisionRing.of`.
         version: of the operator.
         dropped: how many there are no more.
     """

@@ -168,7 +168,7 @@ def replayed(recording: Recording, written: Written, place: str) -> Outcome:
 
 
 def failed(error: Exception) -> str:
-    """What the planner failed with."""
+    """The planner's failure in words."""
     return f"fails with {type(error).__name__}: {redacted(str(error))}"
 
 

@@ -17,7 +17,7 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
 
-from gantry_operator.decisions.recorder import Recorder, written
+from gantry_operator.decisions.recorder import DecisionRing, written
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -38,8 +38,8 @@ class Decisions:
     """
 
     def __init__(self, metrics: Metrics) -> None:
-        self.groups = Recorder(metrics, "groups")
-        self.entities = Recorder(metrics, "entities", ENTITIES_BYTES_MAX)
+        self.groups = DecisionRing(metrics, "groups")
+        self.entities = DecisionRing(metrics, "entities", ENTITIES_BYTES_MAX)
         self._turn = asyncio.Lock()
 
     async def answer(self, request: web.Request) -> web.Response:

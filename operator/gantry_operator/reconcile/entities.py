@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.api.protocol import Api, Body
     from gantry_operator.cache import Cache
-    from gantry_operator.decisions.recorder import Recorder
+    from gantry_operator.decisions.recorder import DecisionRing
     from gantry_operator.metrics import Metrics
     from gantry_operator.models.entity import Entity, EntityStatus
     from gantry_operator.plan.actions import Action
@@ -85,7 +85,7 @@ class Entities:
         directory: Directory,
         tables: Tables,
         metrics: Metrics,
-        recorder: Recorder | None = None,
+        recorder: DecisionRing | None = None,
     ) -> None:
         self._api = api
         self._cache = cache

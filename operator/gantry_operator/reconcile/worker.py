@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_operator.cache import Key
-    from gantry_operator.decisions.recorder import Recorder
+    from gantry_operator.decisions.recorder import DecisionRing
     from gantry_operator.metrics import Metrics
     from gantry_operator.plan.actions import Action
     from gantry_operator.plan.observed import Observed
@@ -63,7 +63,7 @@ class Reconciler:
         clock: Callable[[], dt.datetime] = utc_now,
         leads: Callable[[], bool] = lambda: True,
         entities: Entities | None = None,
-        recorder: Recorder | None = None,
+        recorder: DecisionRing | None = None,
     ) -> None:
         self._queue = queue
         self._observer = observer

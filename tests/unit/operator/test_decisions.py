@@ -19,7 +19,7 @@ from gantry_operator.cache import Key
 from gantry_operator.decisions import recorder as module
 from gantry_operator.decisions import serving
 from gantry_operator.decisions.codec import fields_of, seen_of
-from gantry_operator.decisions.recorder import OF_ONE_MAX, Recorder, written
+from gantry_operator.decisions.recorder import OF_ONE_MAX, DecisionRing, written
 from gantry_operator.decisions.replay import ALTERED, Recording, recording_of, replayed
 from gantry_operator.decisions.serving import Decisions
 from gantry_operator.metrics import Metrics
@@ -49,13 +49,13 @@ ORDERS = Key("BrokerGroup", "mq", "orders")
 SECRET = "hunter2-of-a-sidecar"
 
 
-def note(ring: Recorder, seen: Any, *, at_s: float = 0, key: Key = ORDERS) -> None:
+def note(ring: DecisionRing, seen: Any, *, at_s: float = 0, key: Key = ORDERS) -> None:
     """As the reconciler does."""
     now = NOW + dt.timedelta(seconds=at_s)
     ring.note(key, seen, fingerprint(seen), now, plan(seen, now))
 
 
-def file_of(ring: Recorder, namespace: str | None = None) -> Recording:
+def file_of(ring: DecisionRing, namespace: str | None = None) -> Recording:
     return recording_of(written(ring.of(namespace), version="1", dropped=ring.dropped), "file")
 
 
@@ -134,7 +134,7 @@ def test_the_oldest_decisions_of_a_resource_go_first() -> None:
 
 def test_bytes_are_bounded_and_counted_to_the_last() -> None:
     metrics = Metrics(CollectorRegistry())
-    ring = Recorder(metrics, "groups", bytes_max=100_000)
+    ring = DecisionRing(metrics, "groups", bytes_max=100_000)
 
     def value(name: str) -> float:
         found = metrics.registry.get_sample_value(
@@ -159,7 +159,7 @@ def test_bytes_are_bounded_and_counted_to_the_last() -> None:
 
 
 def test_one_that_is_larger_than_the_ring_is_not_kept() -> None:
-    ring = Recorder(Metrics(CollectorRegistry()), "groups", bytes_max=4000)
+    ring = DecisionRing(Metrics(CollectorRegistry()), "groups", bytes_max=4000)
     note(ring, broker_world())
     note(ring, broker_world())
     assert (ring.of(None), ring.dropped) == ([], 2)

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from gantry_cli.commands.replay import UnusableBundleError, replay
 from gantry_operator.cache import Key
-from gantry_operator.decisions.recorder import Recorder, written
+from gantry_operator.decisions.recorder import DecisionRing, written
 from gantry_operator.plan import broker_steps, plan
 from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.support import replay as module
@@ -47,14 +47,14 @@ def roll() -> list[Any]:
     ]
 
 
-def recorded(worlds: list[Any], key: Key = ORDERS) -> Recorder:
+def recorded(worlds: list[Any], key: Key = ORDERS) -> DecisionRing:
     ring = recorder()
     for number, seen in enumerate(worlds):
         ring.note(key, seen, bytes([number]), NOW, plan(seen, NOW))
     return ring
 
 
-def file_of(ring: Recorder) -> Json:
+def file_of(ring: DecisionRing) -> Json:
     found: Json = json.loads(written(ring.of(None), version="0.1.0", dropped=0))
     return found
 
