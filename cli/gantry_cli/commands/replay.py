@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from gantry_operator.decisions.codec import NotADecisionError
+from gantry_operator.decisions.codec import NotADecisionError, moment
 from gantry_operator.support.replay import outcomes, recordings
 from gantry_protocol.errors import GantryError
 
@@ -88,7 +89,7 @@ def _show(outcome: Outcome, output: str) -> None:
         return
     times = f" ×{one.count}" if one.count > 1 else ""
     note = f"  ({outcome.note})" if outcome.note else ""
-    _say(f"{one.first}{times} {one.kind} {one.namespace}/{one.name}: {outcome.told}{note}")
+    _say(f"{_time(one.first)}{times} {one.kind} {one.namespace}/{one.name}: {outcome.told}{note}")
     for found in outcome.differences:
         _say(f"  differs at {found.path}: recorded {found.recorded}, now {found.now}")
 
@@ -96,6 +97,12 @@ def _show(outcome: Outcome, output: str) -> None:
 def _say(line: str) -> None:
     """A line in which nothing of the bundle commands the terminal."""
     click.echo("".join(char if char.isprintable() else "?" for char in line))
+
+
+def _time(text: str) -> str:
+    """To the millisecond, in UTC, as the operator's log has it."""
+    at = moment(text, "first").astimezone(dt.UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"
 
 
 def _sum(total: int, differing: int, left_out: int, version: str) -> str:

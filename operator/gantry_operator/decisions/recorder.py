@@ -6,8 +6,9 @@ that repeats is counted, at the price of a comparison. One that is new is encode
 has in common with others, such as the objects that did not change, is kept once.
 
 Bounds: decisions of one resource, and bytes of all; the oldest go first. Nothing is redacted here,
-since nothing leaves the process by this: `written` gives a copy without secrets. Where the planner
-would decide otherwise without them, the copy says so.
+since nothing leaves the process by this: `written` gives a copy without secrets. The planner hashes
+what it writes, so hashes of what held a secret are replaced by those of the copy (`hashes`). Where
+the planner would decide otherwise about the copy all the same, the copy says so.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gantry_operator.decisions.codec import FORMAT, data_of, fields_of
-from gantry_operator.decisions.replay import Recording, Written, failed, replayed
+from gantry_operator.decisions.codec import FORMAT, data_of, fields_of, seen_of
+from gantry_operator.decisions.hashes import hashes_of
+from gantry_operator.decisions.replay import Recording, Written, failed, replayed, seen_again
 from gantry_operator.redact import Redactor
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ PART_BYTES: Final = 256
 INLINE_MAX: Final = 256
 """Bytes up to which a field stands in a decision itself when it is written."""
 LOOKS_MAX: Final = 3
+TRIED_MAX: Final = 500
+"""Decisions without their secrets that are made again before they are given away."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -77,6 +81,11 @@ class _Part:
             self.altered = text != _text(plain)
             self.clean = _compact(text)
         return self.clean
+
+    def is_altered(self) -> bool:
+        """Whether something is taken out."""
+        self.cleaned()
+        return self.altered
 
 
 def _text(value: Any) -> str:
@@ -230,19 +239,58 @@ def written(decisions: Sequence[Decision], *, version: str, dropped: int) -> byt
         version: of the operator.
         dropped: how many there are no more.
     """
-    numbers: dict[bytes, int] = {}
-    recording = Recording(FORMAT, version, dropped, [], [])
+    file = _File(Recording(FORMAT, version, dropped, [], []))
+    in_order = sorted(decisions, key=lambda one: one.first)
+    redacted = [one for one in in_order if any(part.is_altered() for part in one.parts())]
+    tried, left = set(redacted[-TRIED_MAX:]), set(redacted[:-TRIED_MAX])
+    hashes: dict[Key, dict[bytes, bytes]] = {}
+    for one in in_order:
+        known = hashes.setdefault(one.key, {})
+        end = len(file.recording.parts)
+        result = file.copy(one, known)
+        if one in tried and file.is_altered(result):
+            known |= file.hashes(one, result)
+            file.shorten(end)
+            result = file.copy(one, known)
+            result = msgspec.structs.replace(result, altered=file.is_altered(result))
+        elif one in left:
+            result = msgspec.structs.replace(result, altered=True)
+        file.recording.decisions.append(result)
+    return _encode(file.recording)
 
-    def number(part: _Part) -> int:
-        data = part.cleaned()
-        if data not in numbers:
-            numbers[data] = len(numbers)
-            recording.parts.append(msgspec.json.decode(data))
-        return numbers[data]
 
-    for one in sorted(decisions, key=lambda one: one.first):
+class _File:
+    """A file of decisions in the making."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._numbers: dict[bytes, int] = {}
+
+    def shorten(self, end: int) -> None:
+        """Takes parts back."""
+        del self.recording.parts[end:]
+        self._numbers = {data: number for data, number in self._numbers.items() if number < end}
+
+    def copy(self, one: Decision, hashes: dict[bytes, bytes]) -> Written:
+        """A decision without secrets, and with other hashes in place of some."""
+
+        def clean(part: _Part) -> bytes:
+            data = part.cleaned()
+            for hashed, other in hashes.items():
+                data = data.replace(hashed, other)
+            return data
+
+        def number(part: _Part) -> int:
+            data = clean(part)
+            if data not in self._numbers:
+                self._numbers[data] = len(self._numbers)
+                self.recording.parts.append(msgspec.json.decode(data))
+            return self._numbers[data]
+
         small = {k: part for k, part in one.fields.items() if len(part.data) <= INLINE_MAX}
-        result = Written(
+        parts = {k: part for k, part in one.fields.items() if k not in small}
+        objects = one.objects and {name: number(part) for name, part in one.objects.items()}
+        return Written(
             first=one.first.isoformat(),
             last=one.last.isoformat(),
             count=one.count,
@@ -250,23 +298,30 @@ def written(decisions: Sequence[Decision], *, version: str, dropped: int) -> byt
             namespace=one.key.namespace,
             name=one.key.name,
             observation=one.kind,
-            given={name: msgspec.json.decode(part.cleaned()) for name, part in small.items()},
-            parts={k: number(part) for k, part in one.fields.items() if k not in small},
-            objects=None
-            if one.objects is None
-            else {name: number(part) for name, part in one.objects.items()},
+            given={name: msgspec.json.decode(clean(part)) for name, part in small.items()},
+            parts={name: number(part) for name, part in parts.items()},
+            objects=objects,
             actions=[number(part) for part in one.actions],
             failure=one.failure,
         )
-        if any(part.altered for part in one.parts()):
-            result = msgspec.structs.replace(result, altered=_is_altered(recording, result))
-        recording.decisions.append(result)
-    return _encode(recording)
 
+    def is_altered(self, one: Written) -> bool:
+        """Whether the planner decides otherwise about the copy than it did about the original."""
+        try:
+            return bool(replayed(self.recording, one, "").differences)
+        except Exception:  # noqa: BLE001 -- it is a fault of the copy, whatever it is
+            return True
 
-def _is_altered(recording: Recording, one: Written) -> bool:
-    """Whether the planner decides otherwise about the copy than it did about the original."""
-    try:
-        return bool(replayed(recording, one, "").differences)
-    except Exception:  # noqa: BLE001 -- it is a fault of the copy, whatever it is
-        return True
+    def hashes(self, one: Decision, copy: Written) -> dict[bytes, bytes]:
+        """The hashes of what holds secrets, with those of the same without them."""
+        try:
+            original = {name: msgspec.json.decode(part.data) for name, part in one.fields.items()}
+            if one.objects is None:
+                return {}
+            parts = one.objects.items()
+            original["objects"] = {name: msgspec.json.decode(part.data) for name, part in parts}
+            seen = seen_of(one.kind, original, "")
+            found = hashes_of(seen, seen_again(self.recording, copy, ""), one.first)
+        except Exception:  # noqa: BLE001 -- as above
+            return {}
+        return {_encode(hashed): _encode(other) for hashed, other in found.items()}

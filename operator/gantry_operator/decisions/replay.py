@@ -149,12 +149,7 @@ def replayed(recording: Recording, written: Written, place: str) -> Outcome:
         _part(recording, one, place) if isinstance(one, int) else one for one in written.actions
     ]
     told = written.failure or ", ".join(label(one) for one in recorded) or "nothing"
-    fields = dict(written.given)
-    fields |= {name: _part(recording, part, place) for name, part in written.parts.items()}
-    if written.objects is not None:
-        parts = written.objects.items()
-        fields["objects"] = {name: _part(recording, part, place) for name, part in parts}
-    seen = seen_of(written.observation, fields, place)
+    seen = seen_again(recording, written, place)
     now = moment(written.first, place)
     if written.altered:
         return Outcome(written, told, note=ALTERED)
@@ -165,6 +160,20 @@ def replayed(recording: Recording, written: Written, place: str) -> Outcome:
         failure = failed(error)
     found = _compared(recorded, written.failure, redacted(actions), failure)
     return Outcome(written, told, tuple(found[:SHOWN_MAX]))
+
+
+def seen_again(recording: Recording, written: Written, place: str) -> Seen:
+    """The observation that a decision rests on.
+
+    Raises:
+        NotADecisionError: it cannot be read.
+    """
+    fields = dict(written.given)
+    fields |= {name: _part(recording, part, place) for name, part in written.parts.items()}
+    if written.objects is not None:
+        parts = written.objects.items()
+        fields["objects"] = {name: _part(recording, part, place) for name, part in parts}
+    return seen_of(written.observation, fields, place)
 
 
 def failed(error: Exception) -> str:

@@ -64,9 +64,9 @@ def rolling(step: int, **facts: Any) -> BrokerObserved:
     return broker_world(pods=tuple(pod(n, uid=f"uid-{step}-{n}") for n in range(3)), **facts)
 
 
-def with_variable(value: str, **facts: Any) -> BrokerObserved:
+def with_variable(value: str, **spec: Any) -> BrokerObserved:
     sidecar = {"name": "side", "image": "side:1", "env": [{"name": "DB_PASSWORD", "value": value}]}
-    return broker_world(brokers(template={"spec": {"sidecars": [sidecar]}}), **facts)
+    return broker_world(brokers(template={"spec": {"sidecars": [sidecar]}}, **spec))
 
 
 # What is kept
@@ -184,14 +184,45 @@ def test_secrets_stay_in_the_process() -> None:
     assert b"[redacted value with a secret-like name]" in data
 
 
+def test_hashes_of_what_holds_a_secret_are_those_of_the_copy() -> None:
+    """So a secret in a spec leaves a steady group steady, and a change of it is a change."""
+    steady = with_variable(SECRET)
+    changing = changed(with_variable("another"), objects=steady.objects)
+    for seen, applied in ((steady, 0), (changing, 1)):
+        ring = recorder()
+        note(ring, with_status(seen))
+        recording = file_of(ring)
+        (one,) = recording.decisions
+        outcome = replayed(recording, one, "x")
+        assert (outcome.note, outcome.differences) == ("", ())
+        assert outcome.told.count("ApplyObject StatefulSet/orders-broker") == applied
+        text = json.dumps(recording.parts)
+        assert (SECRET in text, "another" in text) == (False, False)
+
+
 def test_a_decision_that_is_another_without_its_secrets_is_told_apart() -> None:
-    """The planner compares hashes of what holds them, and a copy has none to compare."""
+    """The change that waits for a person has an id, which is a hash as well."""
     ring = recorder()
-    note(ring, with_variable(SECRET))
+    supervised = with_variable("another", update={"strategy": "Supervised"})
+    note(ring, changed(supervised, objects=with_variable(SECRET).objects))
     recording = file_of(ring)
     (one,) = recording.decisions
     outcome = replayed(recording, one, "x")
     assert (one.altered, outcome.note, outcome.differences) == (True, ALTERED, ())
+
+
+def test_copies_are_tried_up_to_a_bound_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TRIED_MAX", 2)
+    ring, seen = recorder(), with_variable(SECRET)
+    for step in range(4):
+        note(ring, changed(seen, pods=rolling(step).pods), at_s=step)
+    note(ring, broker_world(), at_s=9)
+    recording = file_of(ring)
+    assert [one.altered for one in recording.decisions] == [True, True, False, False, False]
+    parts = {json.dumps(part) for part in recording.parts}
+    used = {n for one in recording.decisions for n in (one.objects or {}).values()}
+    used |= {n for one in recording.decisions for n in (*one.parts.values(), *one.actions)}
+    assert len(parts) == len(recording.parts) == len(used), "none is there twice, or for nothing"
 
 
 def test_a_secret_that_decides_nothing_changes_nothing() -> None:

@@ -90,7 +90,7 @@ def test_decisions_that_are_the_same(good: Path) -> None:
     code, out = run(good)
     *lines, last = out.splitlines()
     assert (code, last) == (0, "5 decisions of version 0.1.0: 5 the same, 0 otherwise.")
-    assert lines[0].startswith("2026-11-21T12:00:00+00:00 BrokerGroup mq/orders: ")
+    assert lines[0].startswith("2026-11-21T12:00:00.000Z BrokerGroup mq/orders: ")
     deeds = [re.search(r"(DeletePod|Elect) [\w-]+", line) for line in lines]
     assert [deed and deed[0] for deed in deeds] == [
         "DeletePod orders-broker-2",
