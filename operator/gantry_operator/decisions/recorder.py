@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from gantry_protocol.process import log
 
 from gantry_operator.decisions.codec import FORMAT, data_of, fields_of, seen_of
 from gantry_operator.decisions.hashes import hashes_of
@@ -44,6 +45,7 @@ INLINE_MAX: Final = 256
 LOOKS_MAX: Final = 3
 TRIED_MAX: Final = 500
 """Decisions without their secrets that are made again before they are given away."""
+_log = log.get("decisions")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -93,6 +95,10 @@ def _text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
+def _encoded(values: dict[str, Any]) -> dict[str, bytes]:
+    return {name: _encode(value) for name, value in values.items()}
+
+
 def _compact(text: str) -> bytes:
     try:
         return _encode(msgspec.json.decode(text))
@@ -105,8 +111,8 @@ class Decision:
 
     Attributes:
         first, last, count, failure: as in `replay.Written`.
-        same: what the next one is compared with: what was read, and the actions; None if it is not
-            the last one about its resource.
+        same: what the next one is compared with: what was read, the failure and the actions; None
+            if it is not the last one about its resource.
     """
 
     __slots__ = ("actions", "count", "failure", "fields", "first", "key", "kind", "last", "objects",
@@ -121,7 +127,7 @@ class Decision:
         self.fields: dict[str, _Part] = {}
         self.objects: dict[str, _Part] | None = None
         self.actions: list[_Part] = []
-        self.same: tuple[bytes, Sequence[Action]] | None = None
+        self.same: tuple[bytes, str, tuple[Action, ...]] | None = None
 
     def parts(self) -> list[_Part]:
         """All that it is made of."""
@@ -146,59 +152,75 @@ class DecisionRing:
         self._entries = metrics.decisions.labels(ring)
         self._size = metrics.decision_bytes.labels(ring)
         self._drops = metrics.decisions_dropped.labels(ring)
+        self._told = False  # of one that could not be written down
         self.dropped = 0
 
     def note(
-        self, key: Key, seen: Seen, read: bytes, now: dt.datetime, actions: Sequence[Action]
+        self,
+        key: Key,
+        seen: Seen,
+        read: bytes,
+        now: dt.datetime,
+        decided: Sequence[Action] | Exception,
     ) -> None:
-        """Takes in a decision.
+        """Takes in a decision; one that cannot be written down is dropped, and told once.
 
         Args:
             key: the resource.
             seen: what the planner was given.
             read: fingerprint of that (`spins.fingerprint`).
             now: the time that it was given.
-            actions: what it answered.
+            decided: the actions that it answered, or what it failed with.
         """
+        failure = failed(decided) if isinstance(decided, Exception) else ""
+        actions = () if isinstance(decided, Exception) else tuple(decided)
+        same = read, failure, actions
         before = self._of[key][-1] if key in self._of else None
         if before is not None:
-            if not before.failure and before.same == (read, actions):
+            if before.same == same:
                 before.last, before.count = now, before.count + 1
                 return
             before.same = None
-        decision = self._add(key, seen, now, "")
-        decision.actions = [self._part(action) for action in data_of(actions)]
-        decision.same = read, actions
-        self._bound()
-
-    def note_failure(self, key: Key, seen: Seen, now: dt.datetime, error: Exception) -> None:
-        """Takes in what the planner failed with; the same again is counted."""
-        failure = failed(error)
-        before = self._of[key][-1] if key in self._of else None
-        if before is not None and before.failure == failure:
-            before.last, before.count = now, before.count + 1
+        try:
+            fields = fields_of(seen)
+            objects = fields.pop("objects", None)
+            given = _encoded(fields), None if objects is None else _encoded(objects)
+            done = [_encode(action) for action in data_of(actions)]
+        except Exception as error:  # noqa: BLE001 -- no decision waits for its own record
+            self._lose(key, error)
             return
-        self._add(key, seen, now, failure)
+        decision = Decision(key, type(seen).__name__, now, failure)
+        decision.same = same
+        self._add(decision, *given, done)
         self._bound()
 
     def of(self, namespace: str | None) -> list[Decision]:
         """The decisions about the resources of a namespace, the oldest first; None for all."""
         return [one for one in self._all if namespace in (None, one.key.namespace)]
 
-    def _add(self, key: Key, seen: Seen, now: dt.datetime, failure: str) -> Decision:
-        decision = Decision(key, type(seen).__name__, now, failure)
-        fields = fields_of(seen)
-        objects = fields.pop("objects", None)
-        decision.fields = {name: self._part(value) for name, value in fields.items()}
+    def _add(
+        self,
+        decision: Decision,
+        fields: dict[str, bytes],
+        objects: dict[str, bytes] | None,
+        actions: list[bytes],
+    ) -> None:
+        decision.fields = {name: self._part(data) for name, data in fields.items()}
         if objects is not None:
-            decision.objects = {name: self._part(value) for name, value in objects.items()}
+            decision.objects = {name: self._part(data) for name, data in objects.items()}
+        decision.actions = [self._part(data) for data in actions]
         self._bytes += DECISION_BYTES
         self._all[decision] = None
-        self._of.setdefault(key, deque()).append(decision)
-        return decision
+        self._of.setdefault(decision.key, deque()).append(decision)
 
-    def _part(self, value: Any) -> _Part:
-        data = _encode(value)
+    def _lose(self, key: Key, error: Exception) -> None:
+        self.dropped += 1
+        self._drops.inc()
+        if not self._told:
+            self._told = True
+            _log.exception("decision not recorded", error, kind=key.kind, name=key.name)
+
+    def _part(self, data: bytes) -> _Part:
         part = self._parts.get(data)
         if part is None:
             part = self._parts[data] = _Part(data)
@@ -289,7 +311,9 @@ class _File:
 
         small = {k: part for k, part in one.fields.items() if len(part.data) <= INLINE_MAX}
         parts = {k: part for k, part in one.fields.items() if k not in small}
-        objects = one.objects and {name: number(part) for name, part in one.objects.items()}
+        objects = None
+        if one.objects is not None:
+            objects = {name: number(part) for name, part in one.objects.items()}
         return Written(
             first=one.first.isoformat(),
             last=one.last.isoformat(),

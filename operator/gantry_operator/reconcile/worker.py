@@ -154,7 +154,7 @@ class Reconciler:
             actions = plan(seen, now)
         except Exception as error:
             if self._recorder is not None:
-                self._recorder.note_failure(key, seen, now, error)
+                self._recorder.note(key, seen, read, now, error)
             raise
         if self._recorder is not None:
             self._recorder.note(key, seen, read, now, actions)

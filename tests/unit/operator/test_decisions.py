@@ -97,7 +97,7 @@ def test_what_the_planner_fails_with_is_kept_and_counted() -> None:
     ring, seen = recorder(), broker_world()
     note(ring, seen)
     for _ in range(3):
-        ring.note_failure(ORDERS, seen, NOW, KeyError("spec"))
+        ring.note(ORDERS, seen, fingerprint(seen), NOW, KeyError("spec"))
     note(ring, seen)
     recording = file_of(ring)
     assert [(one.count, one.failure) for one in recording.decisions] == [
@@ -107,6 +107,20 @@ def test_what_the_planner_fails_with_is_kept_and_counted() -> None:
     ]
     (found,) = replayed(recording, recording.decisions[1], "x").differences
     assert (found.path, found.recorded) == ("actions", "fails with KeyError: 'spec'")
+
+
+def test_what_cannot_be_written_down_is_dropped_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A field of a type that nobody foresaw takes no decision from the operator."""
+    ring, seen = recorder(), broker_world()
+    seen.objects["Service", "orders"]["metadata"]["labels"]["odd"] = object()
+    for _ in range(2):
+        ring.note(ORDERS, seen, b"", NOW, [])
+    note(ring, broker_world())
+    assert (len(ring.of(None)), ring.dropped) == (1, 2)
+    assert caplog.text.count("decision not recorded") == 1
+    again(ring.of(None))
 
 
 def test_what_decisions_share_is_kept_once() -> None:

@@ -43,6 +43,7 @@ from gantry_operator.workqueue import WorkQueue
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from prometheus_client import CollectorRegistry
+from support.decided_again import again, recorder
 from unit.operator.fake_admin import FakeAdmin, FakeDirectory
 from unit.operator.fake_api import FakeApi
 from unit.operator.world import view
@@ -759,3 +760,46 @@ async def test_a_resource_that_is_gone_leaves_no_refusals_to_its_successor() -> 
         observer.refused_drains[key] = {}
         assert await observer.observe(key) is None
     assert (observer.refusals, observer.refused_drains) == ({}, {})
+
+
+# What is recorded
+
+
+async def test_what_is_decided_is_recorded_with_what_was_seen() -> None:
+    world = World()
+    ring = world.reconciler._recorder = recorder()
+    world.groups()
+    await world.settle()
+    found = ring.of("mq")
+    assert {one.key for one in found} == {ORDERS, GANTRY}
+    assert [one.failure for one in found if one.failure] == []
+    again(found)
+    for _ in range(4):  # the first one finds that all has been written
+        await world.reconciler.reconcile(ORDERS)
+    steady = ring.of("mq")[len(found) :]
+    assert [(one.key, one.count) for one in steady] == [(ORDERS, 4)]
+
+
+async def test_what_a_standby_plans_is_not_recorded() -> None:
+    world = World()
+    ring = world.reconciler._recorder = recorder()
+    world.reconciler._leads = lambda: False
+    world.groups()
+    await world.settle()
+    assert ring.of(None) == []
+
+
+async def test_a_planner_that_fails_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> Any:
+        raise KeyError("spec")
+
+    world = World()
+    ring = world.reconciler._recorder = recorder()
+    world.groups()
+    await world.drain()
+    monkeypatch.setattr(worker_module, "plan", failing)
+    await world.reconciler.reconcile(ORDERS)
+    await world.reconciler.reconcile(ORDERS)
+    (found,) = ring.of(None)
+    assert (found.failure, found.count) == ("fails with KeyError: 'spec'", 2)
+    assert world.result("BrokerGroup", "bug") == 2
