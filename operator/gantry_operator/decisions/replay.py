@@ -32,6 +32,8 @@ SHOWN_MAX: Final = 20
 """Differences of one decision that are told."""
 SHOWN_CHARS: Final = 120
 DECISIONS_MAX: Final = 100_000
+ACTIONS_MAX: Final = 2000
+"""Of one decision; a plan has some dozens, and they are compared with each other."""
 ALTERED: Final = "not compared: it rests on what was redacted"
 
 
@@ -145,6 +147,8 @@ def replayed(recording: Recording, written: Written, place: str) -> Outcome:
     Raises:
         NotADecisionError: it cannot be read.
     """
+    if len(written.actions) > ACTIONS_MAX:
+        raise NotADecisionError(f"{place} has more than {ACTIONS_MAX} actions.")
     recorded = [
         _part(recording, one, place) if isinstance(one, int) else one for one in written.actions
     ]

@@ -9,6 +9,8 @@ _REDACT = "unit/operator/test_redact.py::"
 _REPORT = "unit/operator/test_report.py::"
 _LOGS = "unit/operator/test_group_logs.py::"
 _DOCTOR = "unit/operator/test_doctor.py::test_what_is_amiss_is_told_with_what_to_do"
+_DECISIONS = "unit/operator/test_decisions.py::"
+_REPLAY = "unit/operator/test_replay.py::"
 _AREA = "support"
 
 
@@ -160,5 +162,45 @@ MUTANTS = (
         "room // max(1, len(fit))",
         "room",
         f"{_REPORT}test_logs_share_the_room",
+    ),
+    _bug(
+        "decisions-for-every-pod",
+        "any pod of the cluster reads the specs of all namespaces",
+        "decisions.serving:Decisions.answer",
+        'if not _is_loopback(request.remote or ""):',
+        "if False:",
+        f"{_DECISIONS}test_decisions_are_served_to_the_loopback_address_alone",
+    ),
+    _bug(
+        "copy-of-a-decision-not-tried",
+        "a right operator is said to have decided otherwise, for want of a password",
+        "decisions.recorder:written",
+        "altered=file.is_altered(result)",
+        "altered=False",
+        f"{_DECISIONS}test_a_decision_that_is_another_without_its_secrets_is_told_apart",
+    ),
+    _bug(
+        "only-what-was-seen-counts-as-the-same",
+        "what the operator did otherwise about what it had seen before is not on record",
+        "decisions.recorder:DecisionRing.note",
+        "if before.same == same:",
+        "if before.same and before.same[0] == read:",
+        f"{_DECISIONS}test_what_was_done_differs_although_the_same_was_seen",
+    ),
+    _bug(
+        "facts-of-actions-not-compared",
+        "another version that waits longer passes for the same",
+        "decisions.replay:_compared",
+        "_differ(found, place, _facts(recorded[one]), _facts(now[other]))",
+        "pass",
+        f"{_REPLAY}test_a_word_that_differs_is_shown_at_its_place",
+    ),
+    _bug(
+        "end-of-a-bundle-not-read",
+        "a bundle that was cut off passes for a whole one",
+        "support.replay:_read",
+        "while whole.read(CHUNK_BYTES):",
+        "while False:",
+        f"{_REPLAY}test_a_file_that_is_cut_off",
     ),
 )

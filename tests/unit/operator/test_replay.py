@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from gantry_cli.commands.replay import UnusableBundleError, replay
 from gantry_operator.cache import Key
 from gantry_operator.decisions.recorder import DecisionRing, written
-from gantry_operator.plan import broker_steps, plan
+from gantry_operator.plan import broker, broker_steps, plan
 from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.support import replay as module
 from gantry_operator.support.bundle import Bundle, packed
@@ -159,6 +159,16 @@ def test_a_bug_is_shown_by_the_decision_that_it_changes(
     )
 
 
+def test_a_word_that_differs_is_shown_at_its_place(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "STEP_CHECK_S", 7.0)
+    code, out = run(good, "--differences")
+    assert code == 1
+    told = re.findall(r"^  differs at actions\[\d\]\.(.*)$", out, re.MULTILINE)
+    assert told == ["CheckAgain.after_s: recorded 2.0, now 7.0"] * 5
+
+
 def test_a_planner_that_fails_is_a_difference(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any, **__: Any) -> Any:
         raise KeyError("spec")
@@ -209,6 +219,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "an object": ({"objects": {"Service": 0}}, "'Service' is no kind and name"),
     "a number": ({"given": {"image": 3}}, "3 is int, and str is needed"),
     "nothing": ({"given": {}, "parts": {}, "objects": {}}, "this is no BrokerObserved"),
+    "many actions": ({"actions": [{}] * 2001}, "has more than 2000 actions"),
     "no list": ({"given": {"pods": {}}}, "{} is dict, and list is needed"),
     "a spec": (
         {"given": {"group": {"metadata": {"name": "x"}, "spec": {"replicas": 10**9}}}},
