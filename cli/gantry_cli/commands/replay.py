@@ -66,7 +66,7 @@ def replay(bundle: Path, only: bool, output: str) -> int:
         raise UnusableBundleError(str(error)) from None
     if output == "text":
         by = ", ".join(sorted({one.version for _, one in found}))
-        click.echo(_sum(total, differing, left_out, by))
+        _say(_sum(total, differing, left_out, by))
     return DIFFERS if differing else 0
 
 

@@ -92,8 +92,6 @@ _LOCAL: Final = {**_NAMES, "Body": Body, "ConditionStatus": ConditionStatus}
 _SEEN: Final = {
     one.__name__: one for one in (BrokerObserved, ControllerObserved, FrontObserved, EntityObserved)
 }
-
-
 _FORMS: Final = {"missing_secrets": "missing_secret_names"}
 """Fields by the names that they have in a file, where a redactor would take them for secrets."""
 _FIELDS: Final = {form: name for name, form in _FORMS.items()}

@@ -192,7 +192,11 @@ def redacted(value: Any) -> Any:
 
 
 def label(action: Any) -> str:
-    """The kind of an action and what it is about."""
+    """The kind of an action and what it is about, in a few words, whatever stands there."""
+    return _words(action)[:SHOWN_CHARS]
+
+
+def _words(action: Any) -> str:
     if not isinstance(action, dict) or len(action) != 1:
         return "?"
     ((kind, facts),) = action.items()
@@ -200,8 +204,10 @@ def label(action: Any) -> str:
         return str(kind)
     manifest = facts.get("manifest")
     if isinstance(manifest, dict):
-        name = (manifest.get("metadata") or {}).get("name")
-        return f"{kind} {manifest.get('kind')}/{name}"
+        meta = manifest.get("metadata")
+        return (
+            f"{kind} {manifest.get('kind')}/{meta.get('name') if isinstance(meta, dict) else '?'}"
+        )
     for field in ("name", "change", "reason", "broker_id", "group"):
         if facts.get(field):
             return f"{kind} {facts[field]}"

@@ -279,6 +279,22 @@ def test_nothing_of_a_bundle_commands_a_terminal(tmp_path: Path) -> None:
     assert (code, "\x1b" in out, "\x07" in out) == (1, False, False)
 
 
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [{}, {"A": 1}, {"A": {}, "B": {}}, {"A": []}],
+        [{"ApplyObject": {"manifest": {"metadata": "x"}}}, {"ApplyObject": {"manifest": {}}}],
+        [{"DeletePod": {"name": ["x"] * 1000}}, {"X" * 10_000: {}}],
+        [{"WriteStatus": {"status": {"summary": {"a": 1}}}}, {"CheckAgain": {"after_s": None}}],
+    ],
+    ids=["forms", "manifests", "long", "status"],
+)
+def test_actions_that_nobody_plans_are_differences(tmp_path: Path, actions: list[Json]) -> None:
+    code, out = run(bundle(tmp_path / "x.tar.gz", changed(actions=actions)))
+    assert code == 1
+    assert max(map(len, out.splitlines())) < 1000
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     code, text = run(tmp_path / "none.tar.gz")
     assert (code, text) == (2, f"{tmp_path}/none.tar.gz cannot be read: No such file or directory.")
