@@ -40,6 +40,7 @@ from gantry_controller.metadata.events import (
     DrainGroup,
     ElectMaster,
     EndDrain,
+    FenceMember,
     ForgetImport,
     ForgetMember,
     ImportBroker,
@@ -377,6 +378,12 @@ ADMIN: dict[tuple[str, str], RequestClass] = {
         "forget a member",
         ForgetMember,
         _C.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+        _C.CONTROLLER_INVALID_REQUEST,
+    ),
+    ("PUT", "/v1/groups/{cluster}/{name}/fence"): _write(
+        "fence a member, or let it in",
+        FenceMember,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
         _C.CONTROLLER_INVALID_REQUEST,
     ),
     ("POST", "/v1/groups/{cluster}/{name}/elect"): _write(

@@ -156,6 +156,13 @@ class ForgetRequest(AdminRequest):
     incarnation: Annotated[str, Field(max_length=128)] | None = None
 
 
+class FenceRequest(AdminRequest):
+    """PUT …/fence: take a member out of its group for a while, or let it in again."""
+
+    broker_id: Annotated[int, Field(ge=1)]
+    fenced: bool
+
+
 class TierView(AdminView):
     """A member's last report on its group's tier; the master's word is the one that counts.
 
@@ -195,6 +202,7 @@ class MemberView(AdminView):
     disk that is nearly full takes nothing more, ``log_damage`` what of its log is damaged and was
     not repaired; both are empty otherwise. ``tier`` is None without one. ``drain`` is given by the
     master of a group that is being drained.
+    ``fenced``: people have taken it out of the group for a while.
     ``refused``: its registration was refused, since it knows of epochs that this quorum never
     decided; ``epoch`` and ``max_offset`` are then what that said.
     """
@@ -218,6 +226,7 @@ class MemberView(AdminView):
     tier: TierView | None = None
     refused: bool = False
     drain: DrainView | None = None
+    fenced: bool = False
 
 
 class LossView(AdminView):

@@ -91,7 +91,7 @@ def ha_status(group: ReplicationGroup, request: RemotingCommand) -> RemotingComm
 
 
 def role_name(group: ReplicationGroup) -> str:
-    """``master``, ``leaving``, ``replica``, ``promoting``, ``stuck`` or ``idle``."""
+    """``master``, ``leaving``, ``replica``, ``promoting``, ``fenced``, ``stuck`` or ``idle``."""
     core = group.core
     if core is None:
         return "starting"

@@ -332,9 +332,8 @@ class ReplicationGroup:
     @property
     def _room_reason(self) -> str:
         """The same for want of room only."""
-        if self.core is not None and self.core.room_says:
-            return self.core.room_says
-        return "its disk is nearly full" if self._shared.disk_space.refusing else ""
+        says = "" if self.core is None else self.core.room_says
+        return says or ("its disk is nearly full" if self._shared.disk_space.refusing else "")
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here, and why not."""
@@ -346,6 +345,7 @@ class ReplicationGroup:
             registered=agent is not None and agent.registered,
             serving=self.serving,
             following=core is not None and core.role is Role.FOLLOWING and core.streaming,
+            fenced=core is not None and core.role is Role.FENCED,
             epoch=self.epoch,
             disk=self.disk_reason,
             alone=self.alone or ("" if self.serving else self._damage_reason),

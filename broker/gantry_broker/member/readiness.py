@@ -7,6 +7,7 @@ only to the lost master, for as long as probes take to notice that all is well a
 
 from typing import NamedTuple
 
+FENCED = "fenced: people have taken it out of its group for a while"
 BETWEEN_MASTERS_S = 10.0  # an election takes 3 s where the master merely went silent
 
 
@@ -23,6 +24,7 @@ class Standing(NamedTuple):
         epoch: the newest it acted in.
         disk: what is wrong with the disk, and what is done about it; empty for nothing.
         alone: why this master takes no requests, since another one may have been elected.
+        fenced: people have taken it out of its group for a while.
     """
 
     leaving: bool
@@ -34,6 +36,7 @@ class Standing(NamedTuple):
     epoch: int
     disk: str = ""
     alone: str = ""
+    fenced: bool = False
 
 
 class Readiness:
@@ -53,6 +56,8 @@ class Readiness:
             return False, now.stuck
         if not now.registered:
             return False, "not registered with the controllers"
+        if now.fenced:
+            return False, FENCED
         if now.alone:
             return False, now.alone
         disk = f"; {now.disk}" if now.disk else ""

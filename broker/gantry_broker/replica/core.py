@@ -6,6 +6,7 @@ Events in, effects out; no I/O, no clock, no randomness. The roles::
     IDLE       a view names this start of this broker        -> PROMOTING
     PROMOTING  (epoch, start) is durable                     -> MASTER
     any        a view of a newer epoch                       -> IDLE, then as above
+    any        a view names this broker as fenced            -> FENCED, until one does not
     any        lineage newer than the group, or a cut below
                confirm: a person must look                   -> STUCK
 
@@ -20,6 +21,7 @@ Rules protected here:
   of all, an older epoch means that the controller has lost its memory: ``ControllerBehind``.
 * A master appends only after (epoch, start) is durable (H4): PROMOTING accepts no write.
 * A role change never overtakes a cut of the log; it waits for it.
+* A fenced member takes no byte: it follows nobody, its master refuses it, its log stays as it was.
 """
 
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
@@ -246,6 +248,8 @@ class ReplicaCore:
 
     def _hello(self, link: int, hello: Hello) -> list[fx.Effect]:
         """Serve it, let it wait for our own promotion, or send it back to ask the controller."""
+        if self.view is not None and hello.broker_id in self.view.fenced:
+            return self._forget_link(link, f"broker {hello.broker_id} is fenced")
         if self.serving is not None and hello.epoch == self.epoch:
             return self.serving.hello(link, hello, self._now_ms)
         promoting = self.role is Role.PROMOTING and hello.epoch == self.epoch
@@ -300,7 +304,7 @@ class ReplicaCore:
         # Hello and StoredState carry it; a Hello of the old epoch is refused from here on.
         effects = self._end_role("a newer epoch began")
         self.log.epoch = view.master_epoch
-        if view.master_id is None:
+        if view.master_id is None or self.role is Role.FENCED:
             return effects
         if view.master_id != self.me:
             return effects + self._follow(view)
@@ -316,6 +320,10 @@ class ReplicaCore:
         if view.sync_state_set_epoch < known.sync_state_set_epoch:
             return []
         self.view = view
+        fenced = self.me in view.fenced
+        if fenced or self.role is Role.FENCED:
+            ended = self._end_role("this member is fenced")
+            return ended if fenced else ended + self._follow(view)
         if self.master is not None:
             return self.master.learn(view, self._now_ms)
         moved = view.master_ha_address != known.master_ha_address
@@ -351,7 +359,8 @@ class ReplicaCore:
         self._promotion_token = 0
         self._forget_relief()
         self._damage.forget()
-        self.role = Role.IDLE
+        fenced = self.view is not None and self.me in self.view.fenced
+        self.role = Role.FENCED if fenced else Role.IDLE
         return effects + [fx.CloseLink(link, reason) for link in links]
 
     def _forget_relief(self) -> None:

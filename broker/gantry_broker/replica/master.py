@@ -246,7 +246,9 @@ class Mastership:
         before = self.set.members
         if not self.set.adopt(view.sync_state_set, view.sync_state_set_epoch):
             return []
-        return self._set_changed(before, now_ms)
+        fenced = [link for link, member in self._by_link.items() if member.broker_id in view.fenced]
+        ended = [effect for link in fenced for effect in self._dismiss(link, "fenced", now_ms)]
+        return [*ended, *self._set_changed(before, now_ms)]
 
     def _set_changed(self, before: frozenset[BrokerId], now_ms: int) -> list[Effect]:
         """Every replica is told at once whether it is counted on."""

@@ -13,6 +13,7 @@ class Role(Enum):
     FOLLOWING = "following"
     PROMOTING = "promoting"
     MASTER = "master"
+    FENCED = "fenced"
     STUCK = "stuck"
 
 
@@ -37,6 +38,7 @@ class ControllerView(msgspec.Struct, frozen=True):
         sync_state_set_epoch: rises with every change of the set.
         min_in_sync: members the set must have for a write to be accepted.
         draining: members that are about to leave, as far as the controller knows.
+        fenced: members that people have taken out of the group for a while.
     """
 
     master_epoch: Epoch
@@ -49,6 +51,7 @@ class ControllerView(msgspec.Struct, frozen=True):
     min_in_sync: int = 1
     replicas: int = 0
     draining: frozenset[BrokerId] = frozenset()
+    fenced: frozenset[BrokerId] = frozenset()
 
     def same_mastership(self, other: "ControllerView") -> bool:
         """Whether ``other`` describes the same master; an epoch without one may still get one."""

@@ -23,6 +23,7 @@ from gantry_protocol.admin import (
     ElectRequest,
     ErrorView,
     EvidenceRequest,
+    FenceRequest,
     ForgetRequest,
     GroupDeclaration,
     GroupList,
@@ -50,6 +51,7 @@ from gantry_controller.metadata.events import (
     ElectMaster,
     EndDrain,
     Event,
+    FenceMember,
     ForgetMember,
     RemoveGroup,
     RetireGroup,
@@ -158,6 +160,7 @@ class AdminApi:
             ("PUT", group + "/drain", self._drain),
             ("DELETE", group + "/drain", self._end_drain),
             ("POST", group + "/forget", self._forget),
+            ("PUT", group + "/fence", self._fence),
             ("POST", group + "/elect", self._elect),
             ("POST", group + "/accept-loss", self._accept_loss),
             ("POST", group + "/adopt", self._adopt),
@@ -310,6 +313,21 @@ class AdminApi:
             broker_id=BrokerId(wish.broker_id),
             incarnation=wish.incarnation or "",
             live=self._watchman.to_forget(group, BrokerId(wish.broker_id)),
+        )
+        return await self._changed(group, event)
+
+    async def _fence(self, request: web.Request) -> web.Response:
+        wish = await read_body(request, FenceRequest)
+        group = self._group(request)
+        if (wish.broker_id in group.fenced) is wish.fenced:
+            return _json(self._view(group))
+        self.all_must_know_its_events()
+        event = FenceMember(
+            cluster=group.cluster,
+            name=group.name,
+            broker_id=BrokerId(wish.broker_id),
+            fenced=wish.fenced,
+            live=self._watchman.live_members(group),
         )
         return await self._changed(group, event)
 

@@ -51,6 +51,7 @@ def member_view(
         in_sync=member.broker_id in group.sync_state_set,
         tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),
         refused=claim is not None,
+        fenced=member.broker_id in group.fenced,
         drain=None
         if row is None or row.beat.drain is None
         else _drain_view(row.beat.drain, watchman.mapped_queues(group)[0]),

@@ -30,6 +30,7 @@ from gantry_controller.metadata.events import (
     ElectMaster,
     EndDrain,
     Event,
+    FenceMember,
     ForgetConsumers,
     ForgetImport,
     ForgetMember,
@@ -55,6 +56,7 @@ from gantry_controller.metadata.events import (
     TakeTopics,
     UpdateUser,
 )
+from gantry_controller.metadata.fencing import fence_member
 from gantry_controller.metadata.floors import accept_loss, raise_floors
 from gantry_controller.metadata.fronts import declare_fronts, remove_fronts
 from gantry_controller.metadata.groups import (
@@ -129,6 +131,8 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return retire_group(state, event)
         case ForgetMember():
             return forget_member(state, event)
+        case FenceMember():
+            return fence_member(state, event)
         case CreateTopic():
             return create_topic(state, event)
         case DeleteTopic():

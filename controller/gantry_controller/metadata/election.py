@@ -38,6 +38,9 @@ If an administrator has struck the *whole* set from the record while other membe
 acknowledged may be gone. Then only a designated election, by name, goes on; it marks the group as
 not clean for ever.
 
+A member that people have fenced is outside the set (``metadata.fencing``), so nothing here has to
+ask for it but that election by name.
+
 What decides among the eligible: stays before draining, connected before merely not timed out, then
 upstream's order (epoch, end, priority), then the lowest id. Who is draining is not eligible at all
 while anybody who stays is.
@@ -253,11 +256,14 @@ def _first_election(
 def _election_without_a_set(
     group: BrokerGroup, request: ElectMaster, live: dict[BrokerId, LiveMember]
 ) -> Decision:
-    if not request.designate or request.requester not in live:
+    named = request.requester if request.designate else None
+    if named is None or named not in live:
         return _nobody(
             request, "the sync-state set was cleaned away; designate a live member by its id"
         )
-    return Elected(request.requester, (request.requester,), clean=False)
+    if named in group.fenced:
+        return _nobody(request, f"broker {named} is fenced; let it in again, or name another")
+    return Elected(named, (named,), clean=False)
 
 
 def _election_in_the_set(

@@ -103,6 +103,19 @@ class ForgetMember(_Event, frozen=True, tag="ForgetMember/1"):
     live: tuple[LiveMember, ...] = ()
 
 
+class FenceMember(_Event, frozen=True, tag="FenceMember/1"):
+    """Take a member out of its group for a while, or let it in again (``metadata.fencing``).
+
+    Attributes:
+        fenced: False lets it in again.
+        live: the members that are heard.
+    """
+
+    broker_id: BrokerId
+    fenced: bool
+    live: tuple[LiveMember, ...] = ()
+
+
 class ApplyBrokerId(_Event, frozen=True, tag="ApplyBrokerId/1"):
     """A broker takes an id (code 1013)."""
 
@@ -513,6 +526,7 @@ Event = (
     | RemoveGroup
     | RetireGroup
     | ForgetMember
+    | FenceMember
     | ApplyBrokerId
     | RegisterBroker
     | ElectMaster

@@ -75,6 +75,8 @@ def _reason_against(  # a table of refusals, in the order in which they are look
     chosen = live.get(event.broker_id)
     if chosen is None or chosen.max_offset < 0:
         return f"Broker {event.broker_id} is not alive, or has not said how far its log goes"
+    if chosen.broker_id in group.fenced:
+        return f"Broker {chosen.broker_id} is fenced: let it in again, or name another"
     complete = [item for item in live.values() if holds(item, floor)]
     whole = [item.broker_id for item in complete if item.broker_id in group.sync_state_set]
     if whole:

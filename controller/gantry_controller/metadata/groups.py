@@ -21,6 +21,7 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
     RetireGroup,
 )
+from gantry_controller.metadata.fencing import without
 from gantry_controller.metadata.locks import end_locks
 from gantry_controller.metadata.queue_maps import disown
 from gantry_controller.metadata.results import Result, missing, refuse
@@ -251,6 +252,7 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
     cleaned = state.put(
         group,
         members=members,
+        fenced=without(group, tuple(item.broker_id for item in members)),
         base_epoch=group.base_epoch if members else group.master_epoch,
         master_id=None if lost_master else group.master_id,
         master_incarnation="" if lost_master else group.master_incarnation,
@@ -277,7 +279,8 @@ def forget_member(state: MetadataState, event: ForgetMember) -> Result:
     if reason:
         return refuse(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, reason, group)
     members = tuple(item for item in group.members if item is not member)
-    return Result(group=state.put(group, members=members), changed=True)
+    fenced = without(group, tuple(item.broker_id for item in members))
+    return Result(group=state.put(group, members=members, fenced=fenced), changed=True)
 
 
 def _reason_to_keep(group: BrokerGroup, member: Member, event: ForgetMember) -> str:
@@ -333,6 +336,7 @@ def _bury(
         group,
         declaration=None,
         members=(),
+        fenced=(),
         master_id=None,
         master_incarnation="",
         sync_state_set=(),

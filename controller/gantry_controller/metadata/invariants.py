@@ -20,6 +20,8 @@ def check_group(new: BrokerGroup, old: BrokerGroup | None) -> None:
         assert is_ascending(ids), new
         assert not ids or ids[-1] < new.next_broker_id, new
     assert _are_of(new.members, new.sync_state_set), new
+    assert not new.fenced or _are_of(new.members, new.fenced), new
+    assert not new.fenced or not set(new.fenced) & set(new.sync_state_set), new
     assert new.master_id is None or new.master_id in new.sync_state_set, new
     assert not new.removed or (not new.members and new.declaration is None), new
     assert not new.retired or new.declaration is not None, new

@@ -129,6 +129,11 @@ def _refuse_alteration(
                 ResponseCode.CONTROLLER_INVALID_REPLICAS,
                 f"{rejecting} the replicas {{{broker_id}}} don't exist",
             )
+        if broker_id in group.fenced:
+            return (
+                ResponseCode.CONTROLLER_INVALID_REPLICAS,
+                f"{rejecting} the replicas {{{broker_id}}} are fenced",
+            )
         if broker_id not in heard or not member.is_incarnation(heard[broker_id]):
             return (
                 ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,

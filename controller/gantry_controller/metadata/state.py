@@ -107,6 +107,8 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
         changed_index: the log index of the last change; what watchers compare.
         retired: its owner is gone and its volumes may not be: everything is kept as it was, and
             nobody is sent there. A declaration brings it back. Only a declared group is retired.
+        fenced: ascending, members that people have taken out for a while; none is in the
+            sync-state set.
     """
 
     cluster: str
@@ -125,6 +127,7 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     removed_uid: str | None = None
     changed_index: Index = Index(0)
     retired: bool = False
+    fenced: tuple[BrokerId, ...] = ()
 
     @property
     def key(self) -> GroupKey:

@@ -1,11 +1,11 @@
 """Role changes and changes of who consumes, told to the brokers at once.
 
-After each election the leader sends the outcome to every living member, at the address it
-registered (NotifyBrokerRoleChanged, 1008). When the members of a consumer group change at one
-broker group, the masters of others that hear members of it are told to look (ConsumersChanged,
-31008). Nothing is acknowledged and nothing sent twice: brokers poll as well. So only the newest
-word of each kind counts: while a message waits for an address, a newer one of the same kind for the
-same address takes its place.
+After each election, and when a member is fenced or let in again, the leader sends the outcome to
+every living member, at the address it registered (NotifyBrokerRoleChanged, 1008). When the members
+of a consumer group change at one broker group, the masters of others that hear members of it are
+told to look (ConsumersChanged, 31008). Nothing is acknowledged and nothing sent twice: brokers poll
+as well. So only the newest word of each kind counts: while a message waits for an address, a newer
+one of the same kind for the same address takes its place.
 
 A thousand elections at once are a thousand targets at once. ``SENDERS_MAX`` connections are made at
 a time, so that neither the file descriptors nor the loop are taken from requests; each target is
@@ -22,7 +22,7 @@ from gantry_protocol.process import log
 from gantry_protocol.remoting.pool import ClientPool
 from gantry_protocol.tls.process import NO_TLS, Tls
 
-from gantry_controller.metadata.events import AcceptLoss, ElectMaster, Event
+from gantry_controller.metadata.events import AcceptLoss, ElectMaster, Event, FenceMember
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
 from gantry_controller.remoting.replies import consumers_changed, role_change
@@ -80,7 +80,7 @@ class Notifier:
     def applied(self, event: Event, result: Result) -> None:
         """Listens to the state machine."""
         if (
-            isinstance(event, ElectMaster | AcceptLoss)
+            isinstance(event, ElectMaster | AcceptLoss | FenceMember)
             and result.group is not None
             and self._leading()
         ):

@@ -72,6 +72,7 @@ def elect_reply(to: RemotingCommand, result: Result) -> RemotingCommand:
         master_ha_address=group.master.ha_address,
         replicas=_replicas(group),
         min_in_sync_replicas=_minimum(group),
+        fenced_ids=_ids(group.fenced),
     )
     body = ElectMasterBody(
         sync_state_set=list(group.sync_state_set),
@@ -121,6 +122,7 @@ def register_reply(
         topics_version=versions.topics,
         subscriptions_version=versions.subscriptions or None,
         group_uid=_uid(group),
+        fenced_ids=_ids(group.fenced),
     )
     return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
 
@@ -152,9 +154,10 @@ def replica_info_reply(
         min_in_sync_replicas=_minimum(group),
         topics_version=versions.topics,
         subscriptions_version=versions.subscriptions or None,
-        draining_ids=";".join(map(str, draining)) or None,
+        draining_ids=_ids(draining),
         group_uid=_uid(group),
         drain_began_ms=versions.drain_began_ms,
+        fenced_ids=_ids(group.fenced),
     )
     return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
 
@@ -212,6 +215,10 @@ def role_change(group: BrokerGroup) -> RemotingCommand:
         sync_state_set_body(group),
         oneway=True,
     )
+
+
+def _ids(broker_ids: Iterable[BrokerId]) -> str | None:
+    return ";".join(map(str, broker_ids)) or None
 
 
 def _replicas(group: BrokerGroup) -> int | None:

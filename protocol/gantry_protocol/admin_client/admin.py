@@ -19,6 +19,7 @@ from gantry_protocol.admin import (
     DrainRequest,
     ElectRequest,
     EvidenceRequest,
+    FenceRequest,
     ForgetRequest,
     FrontsDeclaration,
     FrontsView,
@@ -299,6 +300,11 @@ class Admin:
         """Has a member that is gone struck from the record."""
         body = ForgetRequest(broker_id=broker_id, incarnation=incarnation).to_json()
         await self.quorum.ask_leader("POST", self._path(name, "forget"), body)
+
+    async def fence_member(self, name: str, broker_id: int, *, fenced: bool) -> None:
+        """Has a member taken out of its group for a while, or let in again."""
+        body = FenceRequest(broker_id=broker_id, fenced=fenced).to_json()
+        await self.quorum.ask_leader("PUT", self._path(name, "fence"), body)
 
     async def forget(self, name: str, uid: str) -> None:
         """Cleans a deleted group's metadata; a group that is gone already is fine."""

@@ -104,7 +104,10 @@ class ElectMasterRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ElectMasterResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """On 0 and 2011; all four upstream fields or none, since Java reads the others unchecked."""
+    """On 0 and 2011; all four upstream fields or none, since Java reads the others unchecked.
+
+    ``fenced_ids``: as of GetReplicaInfo.
+    """
 
     master_broker_id: WireBrokerId | None = None
     master_address: str | None = None
@@ -115,6 +118,7 @@ class ElectMasterResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     master_ha_address: str | None = None
     replicas: Int32 | None = None
     min_in_sync_replicas: Int32 | None = None
+    fenced_ids: str | None = None
 
 
 class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
@@ -141,7 +145,10 @@ class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, renam
 
 
 class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """The four master fields are given together, and only while a master is recorded and alive."""
+    """The four master fields are given together, and only while a master is recorded and alive.
+
+    ``fenced_ids``: as of GetReplicaInfo.
+    """
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -157,6 +164,7 @@ class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rena
     topics_version: Int64 | None = None
     subscriptions_version: Int64 | None = None
     group_uid: str | None = None
+    fenced_ids: str | None = None
 
 
 class GetReplicaInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
@@ -172,8 +180,9 @@ class GetReplicaInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     """``master_epoch`` is always there (0 before the first election); Java unboxes it.
 
-    ``draining_ids`` lists the ids of brokers that are about to stop as ``1;2``. ``drain_began_ms``:
-    the group is being drained since then.
+    ``draining_ids`` lists the ids of brokers that are about to stop as ``1;2``, ``fenced_ids``
+    those that people have taken out of the group for a while. ``drain_began_ms``: the group is
+    being drained since then.
     """
 
     master_epoch: WireEpoch
@@ -189,6 +198,7 @@ class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     draining_ids: str | None = None
     group_uid: str | None = None
     drain_began_ms: Int64 | None = None
+    fenced_ids: str | None = None
 
 
 class GetMetadataResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -89,6 +89,7 @@ class TestGroups:
             },
             "refused": False,
             "drain": None,
+            "fenced": False,
         }
         assert view["members"][0]["tier"] is None
 
@@ -240,6 +241,33 @@ class TestGroups:
         status, view = await admin.call("POST", GROUP + "/forget", third)
         assert (status, [one["brokerId"] for one in view["members"]]) == (200, [1, 2])
         assert (await admin.call("POST", GROUP + "/forget", third))[0] == 200
+
+    async def test_a_member_is_fenced_and_let_in_again(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        wish = {"brokerId": 3, "fenced": True}
+        for _ in range(2):
+            status, view = await admin.call("PUT", GROUP + "/fence", wish)
+            assert (status, view["syncStateSet"]) == (200, [1, 2])
+            assert [one["fenced"] for one in view["members"]] == [False, False, True]
+        status, view = await admin.call("PUT", GROUP + "/fence", {"brokerId": 3, "fenced": False})
+        assert (status, [one["fenced"] for one in view["members"]]) == (200, 3 * [False])
+
+    async def test_the_master_is_not_fenced_nor_who_is_needed(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        for broker_id, why in ((1, "is the master"), (9, "has no member 9")):
+            wish = {"brokerId": broker_id, "fenced": True}
+            status, error = await admin.call("PUT", GROUP + "/fence", wish)
+            assert (status, why in error["message"]) == (409, True)
+        status, _ = await admin.call("PUT", GROUP + "/fence", {"brokerId": 3, "fenced": True})
+        assert status == 200
+        status, error = await admin.call("PUT", GROUP + "/fence", {"brokerId": 2, "fenced": True})
+        assert (status, "2 are needed" in error["message"]) == (409, True)
+
+    async def test_controllers_of_an_older_version_would_stop_at_a_fence(self, admin: Api) -> None:
+        await admin.three_in_sync()
+        admin.harness.watchman.may_raise = lambda: None  # type: ignore[method-assign]
+        status, error = await admin.call("PUT", GROUP + "/fence", {"brokerId": 3, "fenced": True})
+        assert (status, "roll-out" in error["message"]) == (409, True)
 
     async def test_a_leader_that_has_heard_nobody_forgets_nobody(self, admin: Api) -> None:
         """Silence counts from when it began to listen; the member may well be alive."""

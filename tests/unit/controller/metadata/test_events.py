@@ -30,6 +30,7 @@ SAMPLES: list[Event] = [
     events.RemoveGroup(**GROUP, uid="u"),
     events.RetireGroup(**GROUP, uid="u"),
     events.ForgetMember(**GROUP, broker_id=BrokerId(3), incarnation="3-1", live=LIVE),
+    events.FenceMember(**GROUP, broker_id=BrokerId(3), fenced=True, live=LIVE),
     events.ApplyBrokerId(**GROUP, broker_id=BrokerId(1), check_code="h:1;2"),
     events.RegisterBroker(**GROUP, broker_id=BrokerId(1), address="h:1", ha_port=10912),
     ElectMaster(**GROUP, requester=BrokerId(1), designate=True, live=LIVE, first_wait_over=True),

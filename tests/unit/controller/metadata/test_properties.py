@@ -24,6 +24,7 @@ from gantry_controller.metadata.events import (
     DeclareGroup,
     ElectMaster,
     Event,
+    FenceMember,
     ForgetMember,
     LiveMember,
     RegisterBroker,
@@ -88,7 +89,14 @@ class Mastership(RuleBasedStateMachine):
                 assert event.designate
                 assert not after.clean
         if after.sync_state_set != before.sync_state_set and not elected:
-            assert isinstance(event, AlterSyncStateSet | CleanBrokerData | RemoveGroup)
+            allowed = AlterSyncStateSet | CleanBrokerData | RemoveGroup | FenceMember
+            assert isinstance(event, allowed)
+        if isinstance(event, FenceMember) and after != before:
+            assert set(before.sync_state_set) - {event.broker_id} == set(after.sync_state_set)
+            assert after.master_id == before.master_id
+            assert set(before.fenced) ^ set(after.fenced) == {event.broker_id}
+        if elected:
+            assert after.master_id not in before.fenced
         if isinstance(event, AlterSyncStateSet) and after != before:
             assert before.master_id == event.master_id
             assert before.master_epoch == event.master_epoch
@@ -108,7 +116,10 @@ class Mastership(RuleBasedStateMachine):
 
     def judge_forgotten(self, event: ForgetMember, before: BrokerGroup, after: BrokerGroup) -> None:
         kept = tuple(one for one in before.members if one.broker_id != event.broker_id)
-        assert after == replace(before, members=kept, changed_index=after.changed_index)
+        fenced = tuple(one for one in before.fenced if one != event.broker_id)
+        assert after == replace(
+            before, members=kept, fenced=fenced, changed_index=after.changed_index
+        )
         assert event.broker_id not in before.sync_state_set
         alive = {
             one.broker_id
@@ -273,6 +284,11 @@ class Mastership(RuleBasedStateMachine):
                 live=self.evidence(alive, stale=stale),
             )
         )
+
+    @rule(broker_id=IDS, alive=ALIVE, fenced=st.booleans())
+    def fence(self, broker_id: BrokerId, alive: list[BrokerId], fenced: bool) -> None:
+        live = self.evidence(alive)
+        self.apply(FenceMember(**GROUP, broker_id=broker_id, fenced=fenced, live=live))
 
     @rule(life=st.integers(-1, 0))
     def retire(self, life: int) -> None:
