@@ -1,4 +1,4 @@
-"""`gantry kube approve`, `switchover`, `hibernate`, `wake`: a field of a BrokerGroup each."""
+"""`gantry kube approve`, `switchover`, `fence`, `forget` …: a field of a BrokerGroup each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from gantry_operator import names
 from gantry_operator.operations import wishes
 from gantry_operator.operations.asking import ask, find_group, follow, wished
 from gantry_operator.preview.announce import announce
@@ -120,8 +121,75 @@ async def switchover(
     Sends wait for a moment and lose nothing: the old master gives way when the new one holds all it
     has. Each request is carried out once; one that cannot be is refused for good.
     """
-    name = request or f"by-hand-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
+    name = request or _by_hand()
     return await _carry_out(group, lambda body: wishes.switchover(body, to, name), manner)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl gantry fence orders 2 --dry-run
+  kubectl gantry fence orders orders-broker-2 --wait
+
+\b
+The same in a manifest: spec.fenced: [2]"""
+)
+@click.argument("group")
+@click.argument("members", nargs=-1, required=True, metavar="MEMBER...")
+@manner_options
+@asynchronous
+async def fence(group: str, members: tuple[str, ...], manner: Manner) -> int:
+    """Have MEMBERs of GROUP take no part: ordinals, or names of their pods.
+
+    Process and volume stay for you to look at. A fenced replica serves nobody, gets no byte, and is
+    never elected, whoever else dies. The mastership moves away first. Refused while writes would
+    stop without it.
+    """
+    ordinals = _ordinals(group, members)
+    return await _carry_out(group, lambda body: wishes.fencing(body, ordinals, fenced=True), manner)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl gantry unfence orders 2 --wait
+
+\b
+The same in a manifest: spec.fenced: []"""
+)
+@click.argument("group")
+@click.argument("members", nargs=-1, required=True, metavar="MEMBER...")
+@manner_options
+@asynchronous
+async def unfence(group: str, members: tuple[str, ...], manner: Manner) -> int:
+    """Let MEMBERs of GROUP in again that are fenced: they catch up, and join."""
+    ordinals = _ordinals(group, members)
+    return await _carry_out(
+        group, lambda body: wishes.fencing(body, ordinals, fenced=False), manner
+    )
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl gantry forget orders 4 --wait
+
+\b
+The same in a manifest: spec.forget: {id: cleanup-7, brokerId: 4}"""
+)
+@click.argument("group")
+@click.argument("broker", type=click.IntRange(1), metavar="BROKER_ID")
+@click.option("--id", "request", help="Identity of the request. [default: the time]")
+@manner_options
+@asynchronous
+async def forget(group: str, broker: int, request: str | None, manner: Manner) -> int:
+    """Strike a member of GROUP from the record that is gone, by its id in status.members.
+
+    Refused for one that is alive, in sync, the master, or has a pod to come back in. Should its
+    volume turn up, it joins as a new member and is filled.
+    """
+    name = request or _by_hand()
+    return await _carry_out(group, lambda body: wishes.forgetting(body, broker, name), manner)
 
 
 @click.command(
@@ -178,7 +246,24 @@ async def wake(
     return await _carry_out(group, lambda body: wishes.hibernation(body, asleep=False), manner)
 
 
-COMMANDS = (approve, switchover, hibernate, wake)
+COMMANDS = (approve, switchover, fence, unfence, forget, hibernate, wake)
+
+
+def _by_hand() -> str:
+    return f"by-hand-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _ordinals(group: str, members: tuple[str, ...]) -> set[int]:
+    """Ordinals of members that are named by them, or by their pods."""
+    found = set()
+    for member in members:
+        number = member.removeprefix(names.pod(names.broker_statefulset(group), 0)[:-1])
+        if not (number.isascii() and number.isdigit() and len(number) <= 2):
+            raise GantryError(
+                f"{member!r} is no replica of {group}: name its ordinal, as in 2, or its pod."
+            )
+        found.add(int(number))
+    return found
 
 
 async def _carry_out(

@@ -176,6 +176,8 @@ def _row(group: GroupView, broker_id: int) -> tuple[object, ...]:
         role = "REFUSED"
     elif not member.alive:
         role = "gone"
+    elif member.fenced:
+        role = "fenced"
     elif member.draining:
         role = "draining"
     else:

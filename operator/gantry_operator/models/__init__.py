@@ -22,7 +22,7 @@ from gantry_operator.models.front_group import (
     FrontGroupStatus,
     ServedGroup,
 )
-from gantry_operator.models.operations import PendingChangeStatus
+from gantry_operator.models.operations import ForgetStatus, ForgetWish, PendingChangeStatus
 from gantry_operator.models.tier import Tier, TierStatus
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
     "ControllerGroupSpec",
     "ControllerGroupStatus",
     "DrainStatus",
+    "ForgetStatus",
+    "ForgetWish",
     "FrontGroup",
     "FrontGroupSpec",
     "FrontGroupStatus",

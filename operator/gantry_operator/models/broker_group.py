@@ -1,12 +1,13 @@
 """BrokerGroup: one replication group of brokers, its wish and its observed state.
 
 Only fields that do something are here. Fields name replicas by ordinal (the number at the end of
-the pod's name), never by broker id: ids are the controller's and are never used twice.
+the pod's name), not by broker id: ids are the controller's and are never used twice. That is why
+`forget` alone names an id: it is about a member whose pod is gone.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,7 +15,13 @@ from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
 from gantry_operator.models.changes import ChangeStatus, FailoverStatus  # noqa: TC001 - as below
 from gantry_operator.models.network import BrokerNetworkPolicy
-from gantry_operator.models.operations import PendingChangeStatus, Update
+from gantry_operator.models.operations import (
+    SOMEBODY_SERVES,
+    ForgetStatus,
+    ForgetWish,
+    PendingChangeStatus,
+    Update,
+)
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
     ControllerRef,
@@ -149,6 +156,12 @@ SHARD_RULES = (
         "gantry pipeline audit for each",
         lambda spec: spec.shards is None or spec.pipeline is None,
     ),
+    Rule(
+        "!has(self.shards) || !has(self.forget)",
+        "forget names a member of one group, and with shards there are many: remove it, and use "
+        "gantry forget SHARD --member ID",
+        lambda spec: spec.shards is None or spec.forget is None,
+    ),
 )
 """Each shard is a group like any other; the rules say what a pod with many cannot do."""
 
@@ -270,6 +283,18 @@ class BrokerGroupSpec(Model):
     switchover: Switchover | None = Field(
         default=None, description="A request to move the mastership once. Default none."
     )
+    fenced: tuple[Annotated[int, Field(ge=0, le=8)], ...] = Field(
+        default=(),
+        max_length=8,
+        description=(
+            "Ordinals of replicas that take no part: pod and volume stay, and they serve nobody, "
+            "get no byte and are never elected. Default none."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    forget: ForgetWish | None = Field(
+        default=None, description="A request to strike a gone member once. Default none."
+    )
     network_policy: BrokerNetworkPolicy = Field(
         default_factory=BrokerNetworkPolicy,
         description="Who may open connections to the brokers, as a NetworkPolicy.",
@@ -321,6 +346,7 @@ class BrokerGroupSpec(Model):
             lambda spec: not spec.hibernated or spec.storage.type != "EmptyDir",
         ),
         NEEDS_A_BUCKET,
+        SOMEBODY_SERVES,
         *SHARD_RULES,
         *config_rules(),
     )
@@ -330,6 +356,11 @@ class BrokerGroupSpec(Model):
         """The effective minimum of in-sync replicas."""
         wanted = self.replication.min_in_sync_replicas
         return min(2, self.replicas) if wanted is None else wanted
+
+    @property
+    def fenced_now(self) -> frozenset[int]:
+        """The ordinals to be fenced of replicas that there are to be."""
+        return frozenset(ordinal for ordinal in self.fenced if ordinal < self.replicas)
 
     @property
     def has_door(self) -> bool:
@@ -360,10 +391,11 @@ class MemberStatus(Model):
         default=None, description="Ordinal, where the member's pod is known."
     )
     role: Literal["Master", "Replica"] = Field(description="Role by the controller's word.")
-    state: Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated"] = Field(
+    state: Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated", "Fenced"] = Field(
         description=(
             "InSync: in the sync-state set. CatchingUp: alive and not in it. Draining: shutting "
-            "down. Lost: no sign of life. Hibernated: stopped with its group."
+            "down. Lost: no sign of life. Hibernated: stopped with its group. Fenced: by "
+            "spec.fenced."
         )
     )
     address: str | None = Field(default=None, description="Address that the member registered.")
@@ -505,6 +537,9 @@ class BrokerGroupStatus(Model):
     switchover: SwitchoverStatus | None = Field(
         default=None, description="What became of the last switchover request."
     )
+    forget: ForgetStatus | None = Field(
+        default=None, description="What became of the last request to forget a member."
+    )
     last_change: ChangeStatus | None = Field(
         default=None,
         description=(
@@ -530,7 +565,8 @@ class BrokerGroupStatus(Model):
             "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
             "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
             "Altered (while others have changed the pods), QueuesMoving (while queues of mapped "
-            "topics are to come or go), Hibernated (with spec.hibernated only), Paused, Ready, "
+            "topics are to come or go), Fenced (while a replica is), "
+            "Hibernated (with spec.hibernated only), Paused, Ready, "
             "which sums the others up, and while it is False Stalled or Reconciling, which tools "
             "by the rules of kstatus read; one entry each."
         ),

@@ -1,4 +1,4 @@
-"""Operations on a BrokerGroup that people decide on: when a change goes, and whether pods run."""
+"""Operations on a BrokerGroup that people decide on: a change that may go, a member to forget."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from gantry_operator.models.base import Model
+from gantry_operator.models.base import Model, Rule
 from gantry_operator.models.parts import NOT_NULLABLE
 
 CHANGE_ID_LENGTH = 8
 CHANGE_ID = f"^[0-9a-f]{{{CHANGE_ID_LENGTH}}}$"
+
+
+SOMEBODY_SERVES = Rule(
+    "!has(self.fenced) || self.fenced.filter(one, one < self.replicas).size() < self.replicas",
+    "fenced names every replica, and nobody would serve: set hibernated to true instead",
+    lambda spec: len(spec.fenced_now) < spec.replicas,
+)
 
 
 class Update(Model):
@@ -40,6 +47,34 @@ class Update(Model):
     def is_supervised(self) -> bool:
         """Whether changes wait for a person."""
         return self.strategy == "Supervised"
+
+
+class ForgetWish(Model):
+    """A request to strike a member that is gone from the record."""
+
+    id: str = Field(
+        min_length=1,
+        max_length=63,
+        description="Identity of the request, for example a date; each id is carried out once.",
+    )
+    broker_id: int = Field(
+        ge=1,
+        description=(
+            "Broker id, from status.members: a member that is gone has no pod to be named by. "
+            "Refused unless it is dead, not in sync, and without a pod."
+        ),
+    )
+
+
+class ForgetStatus(Model):
+    """The outcome of the last request to forget a member."""
+
+    id: str = Field(description="Identity of the request.")
+    broker_id: int = Field(description="The member.")
+    state: Literal["InProgress", "Completed", "Refused"] = Field(
+        description="InProgress, Completed or Refused; the last two are final for this id."
+    )
+    message: str = Field(description="What happened, for people.")
 
 
 class PendingChangeStatus(Model):

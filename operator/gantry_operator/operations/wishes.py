@@ -14,9 +14,10 @@ from gantry_protocol.errors import GantryError
 from gantry_operator.models import BrokerGroupStatus
 from gantry_operator.plan.approval import told
 from gantry_operator.plan.conditions import find
+from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from gantry_operator.api.protocol import Body
 
@@ -113,6 +114,81 @@ def switchover(body: Body, to: int | None, request: str) -> SpecWish:
     whence = f" from {master.pod}" if master is not None and master.pod else ""
     text = f"The mastership of {name} is asked to move{whence} {where} (request {request})."
     return SpecWish({"switchover": {"id": request, "to": to}}, text, ended)
+
+
+def fencing(body: Body, ordinals: Iterable[int], *, fenced: bool) -> SpecWish:
+    """Replicas are to take no part for a while, or to be let in again.
+
+    Raises:
+        GantryError: there is no such replica, or nobody would be left.
+    """
+    name, spec = _name(body), body.get("spec") or {}
+    replicas, before = int(spec.get("replicas", 3)), set(spec.get("fenced") or ())
+    named = set(ordinals)
+    strange = sorted(one for one in named if one >= replicas and (fenced or one not in before))
+    if strange:
+        raise GantryError(
+            f"{name} has no replica {strange[0]}: its replicas are 0 to {replicas - 1}."
+        )
+    now = before | named if fenced else before - named
+    if fenced and len([one for one in now if one < replicas]) >= replicas:
+        raise GantryError(
+            f"Nobody of {name} would serve if all replicas were fenced; to stop all of them: "
+            "kubectl gantry hibernate."
+        )
+    listed = ", ".join(f"replica {one}" for one in sorted(named))
+
+    def ended(later: Body) -> End | None:
+        if not _is_seen(later):
+            return None
+        if fenced and (why := _kept_back(later)):
+            return End(False, why)
+        out = {one.replica for one in _status(later).members if one.state == "Fenced"}
+        if (out >= named if fenced else out.isdisjoint(named)) and _is_ready(later):
+            return End(True, f"{'Fenced' if fenced else 'Let in again'} in {name}: {listed}.")
+        return None
+
+    text = f"To be {'fenced' if fenced else 'let in again'} in {name}: {listed}."
+    return SpecWish({} if now == before else {"fenced": sorted(now)}, text, ended)
+
+
+def _kept_back(body: Body) -> str:
+    """Why the operator does not fence; empty if it does."""
+    found = find(_status(body).conditions, "Progressing")
+    return found.message if found is not None and found.reason == Reason.UNSAFE_FENCE else ""
+
+
+def forgetting(body: Body, broker_id: int, request: str) -> SpecWish:
+    """A member that is gone is to be struck from the record.
+
+    Raises:
+        GantryError: it is not known, or not gone.
+    """
+    name, status = _name(body), _status(body)
+    if (body.get("spec") or {}).get("shards") is not None:
+        raise GantryError(
+            f"{name} has shards, each with members of its own: use gantry forget SHARD --member "
+            f"{broker_id}, with the token of the controllers."
+        )
+    members = {one.broker_id: one for one in status.members}
+    member = members.get(broker_id)
+    if member is None:
+        known = ", ".join(map(str, sorted(members))) or "none"
+        raise GantryError(f"{name} has no member with broker id {broker_id}; it has: {known}.")
+    if member.role == "Master" or member.state not in ("Lost", "Fenced"):
+        what = "the master" if member.role == "Master" else member.state
+        raise GantryError(
+            f"Broker {broker_id} of {name} is {what}: only a member that is gone can be forgotten."
+        )
+
+    def ended(now: Body) -> End | None:
+        found = _status(now).forget
+        if found is None or found.id != request or found.state == "InProgress":
+            return None
+        return End(found.state == "Completed", f"{found.state}: {found.message}")
+
+    text = f"Broker {broker_id} of {name} is to be struck from the record (request {request})."
+    return SpecWish({"forget": {"id": request, "brokerId": broker_id}}, text, ended)
 
 
 def hibernation(body: Body, *, asleep: bool) -> SpecWish:

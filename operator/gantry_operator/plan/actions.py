@@ -277,6 +277,21 @@ class ForgetMember(Action, frozen=True, kw_only=True):
     group: str = ""
 
 
+class FenceMember(Action, frozen=True, kw_only=True):
+    """Let the controllers take a member out of its group; they refuse if writes would stop."""
+
+    disruptive: ClassVar[bool] = True
+    broker_id: int
+    group: str = ""
+
+
+class UnfenceMember(Action, frozen=True, kw_only=True):
+    """Let the controllers let a fenced member in again."""
+
+    broker_id: int
+    group: str = ""
+
+
 class CheckAgain(Action, frozen=True, kw_only=True):
     """Plan again after this many seconds, even if nothing is heard."""
 

@@ -37,6 +37,8 @@ from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.drain import drain_reason, drain_status, keep_drain_finalizer
 from gantry_operator.plan.events import broker_events, drain_ended
+from gantry_operator.plan.fencing import fence, homes_before, unfence
+from gantry_operator.plan.forgetting import forget
 from gantry_operator.plan.growth import (
     NOTHING,
     RETRY_S,
@@ -86,7 +88,7 @@ def plan_broker_group(
     """All that is to be done now, in order; `announces`: and what will follow, where it begins."""
     statefulset = _statefulset(seen)
     accepted = accept_broker_group(seen, statefulset)
-    load = workload(statefulset, seen.pods)
+    load = workload(statefulset, seen.pods, seen.group.spec.fenced_now if seen.group else ())
     old_switchover = seen.previous.switchover if seen.previous else None
     if seen.meta.deletion_timestamp is not None:
         steps = delete_broker_group(seen, now)
@@ -111,6 +113,7 @@ def plan_broker_group(
     groups = known_groups(seen)
     actions = _for_clients(seen, groups)
     moved, step, growth = old_switchover, None, NOTHING
+    forgotten = seen.previous.forget if seen.previous else None
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
     awake = seen.group is not None and not seen.group.spec.hibernated
     if acting:
@@ -127,12 +130,23 @@ def plan_broker_group(
                 last=_masters(groups),
             )
             actions += growth.claims
+        actions += unfence(groups, seen.group.spec.fenced, homes_before(seen.previous))
         moved, step = _next_step(seen, seen.group, accepted, load, growth, held=held is not None)
+        if awake and load is not None and len(groups) == 1:
+            forgotten, striking = forget(
+                groups[0],
+                seen.group.spec.forget,
+                forgotten,
+                homes_before(seen.previous),
+                load.replicas,
+            )
+            step = step or striking
         step = step or taking_in(actions, load)
         step = step or (shrinking(seen, seen.group, now) if awake else None) or growth.step
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
     status = broker_status(seen, accepted, step, moved, now, held, grown=growth.extent)
+    status = status.model_copy(update={"forget": forgotten})
     status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting and awake)
@@ -292,6 +306,9 @@ def _next_step(
     if group.spec.hibernated:
         return old, _hibernate(seen, group, groups, load, held=held)
     moved, step = switchover(groups[0], group.spec.switchover, old)
+    if step is None:
+        before = homes_before(seen.previous)
+        step = fence(groups, group.spec.fenced_now, before, min_in_sync=minimum)
     if step is None:
         manifest = _objects(seen, group, max(load.replicas - 1, group.spec.replicas))[-1]
         step = scale_down(

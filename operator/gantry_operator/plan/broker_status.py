@@ -25,6 +25,7 @@ from gantry_operator.plan.approval import running_image
 from gantry_operator.plan.broker_steps import may_tell_crash
 from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.crashes import crash_loop, crash_words
+from gantry_operator.plan.fencing import homes_before, report_fenced
 from gantry_operator.plan.group_report import report_group
 from gantry_operator.plan.headline import headline
 from gantry_operator.plan.hibernation import is_off, report_hibernation, report_off
@@ -51,12 +52,13 @@ _ENDING = (Reason.DELETING, Reason.DRAINING, Reason.DRAIN_REFUSED)
 _REFUSED = (
     Reason.UNSAFE_SCALE_DOWN,
     Reason.UNSAFE_HIBERNATION,
+    Reason.UNSAFE_FENCE,
     Reason.DRAIN_REFUSED,
     Reason.VOLUME_EXPANSION_REFUSED,
 )
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 _DAMAGED_MAX = 10
-State = Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated"]
+State = Literal["InSync", "CatchingUp", "Draining", "Lost", "Hibernated", "Fenced"]
 
 
 def broker_status(
@@ -110,7 +112,7 @@ def broker_status(
 def _extents(seen: BrokerObserved, status: BrokerGroupStatus) -> dict[str, str]:
     """How far pods and members have come."""
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
-    load = workload(statefulset, seen.pods)
+    load = workload(statefulset, seen.pods, seen.group.spec.fenced_now if seen.group else ())
     in_sync = status.in_sync
     pending = status.pending_change
     return {
@@ -179,6 +181,8 @@ def _members(
 
 
 def _state(member: MemberView, in_sync: frozenset[int]) -> State:
+    if member.fenced:
+        return "Fenced"
     if not member.alive:
         return "Lost"
     if member.draining:
@@ -222,6 +226,7 @@ def _conditions(
     report_tier(conditions, seen)
     _told(conditions, groups)
     _queues(conditions, groups)
+    report_fenced(conditions, groups, homes_before(seen.previous))
     report_additions(conditions, seen.objects)
     report_hibernation(conditions, seen)
     paused = seen.group is not None and seen.group.spec.paused
@@ -310,7 +315,9 @@ def _progressing(
     if is_off(seen) and held is None:
         conditions.set("Progressing", "False", Reason.HIBERNATED, "No pod runs.")
         return
-    ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas
+    fenced = seen.group.spec.fenced_now
+    ready = sum(pod.ready for pod in seen.pods if pod.ordinal not in fenced)
+    wished = seen.group.spec.replicas - len(fenced)
     rises = [(group.shard, raising(group, seen.group.spec.min_in_sync)) for group in groups]
     rise = next((f"{name}: {text}" if name else text for name, text in rises if text), "")
     if rise:

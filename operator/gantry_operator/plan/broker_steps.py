@@ -32,7 +32,7 @@ from gantry_operator.plan.actions import (
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from gantry_operator.builders import Manifest
     from gantry_operator.plan.members import ObservedGroup
@@ -109,7 +109,7 @@ def scale_down(
         if leaving is not None and leaving.broker_id == group.view.master_broker_id:
             led.append(group)
     if led:
-        return _move_masterships(groups, led, Reason.SCALING_DOWN, below_ordinal=wished)
+        return move_masterships(groups, led, Reason.SCALING_DOWN, below_ordinal=wished)
     return PlanStep(
         Reason.SCALING_DOWN,
         f"Removing replica {leaving_ordinal}; {wished} are wished.",
@@ -229,7 +229,7 @@ def _replace_next(
     if unable is not None:
         return unable
     if chosen.led:
-        return _move_masterships(groups, chosen.led, Reason.ROLLING_UPDATE, outdated=outdated)
+        return move_masterships(groups, chosen.led, Reason.ROLLING_UPDATE, outdated=outdated)
     text = f"Replacing {chosen.pod.name}."
     return PlanStep(Reason.ROLLING_UPDATE, text, _delete(groups, chosen.pod))
 
@@ -270,15 +270,16 @@ def counted_on(groups: Groups) -> dict[str, Any]:
     return {"master_epoch": only.master_epoch, "sync_state_set": only.sync_state_set}
 
 
-def _move_masterships(
+def move_masterships(
     groups: Groups,
     led: Sequence[ObservedGroup],
     reason: Reason,
     *,
     below_ordinal: int | None = None,
+    avoid: Collection[int] = (),
     outdated: tuple[PodView, ...] = (),
 ) -> PlanStep:
-    """The masterships of a pod move before it is taken away.
+    """The masterships of a pod move before it is taken away, to none of the ordinals to `avoid`.
 
     Designated elections inside the sync-state set, under compare-and-set on the epoch: if the
     controllers elected somebody else meanwhile, the request does nothing. Of many groups each goes
@@ -290,7 +291,7 @@ def _move_masterships(
         burdens[pod.name] = burdens.get(pod.name, 0) + _REPLACED_NEXT
     elections, told = [], []
     for group in led:
-        target = group.successor(below_ordinal=below_ordinal, burdens=burdens)
+        target = group.successor(below_ordinal=below_ordinal, burdens=burdens, avoid=avoid)
         master = group.master()
         if target is None or master is None:
             return PlanStep(

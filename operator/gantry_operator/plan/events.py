@@ -51,6 +51,7 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
                 note=f"Switchover {request.id}: {request.message}",
             )
         )
+    events += _forgotten(old, new)
     events += _held(old, new)
     queues = (old.queues or 0) if old else 0
     if (new.queues or 0) != queues:
@@ -67,6 +68,17 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
         + _warnings(before_all, new.conditions)
         + _tier_events(old, new)
     )
+
+
+def _forgotten(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:
+    """The outcome of a request to forget a member, once."""
+    request = new.forget
+    if request is None or request.state == "InProgress" or (old and old.forget == request):
+        return []
+    note = f"Forget {request.id}, broker {request.broker_id}: {request.message}"
+    if request.state == "Completed":
+        return [EmitEvent(type="Normal", reason=Reason.MEMBER_FORGOTTEN, note=note)]
+    return [EmitEvent(type="Warning", reason=Reason.FORGET_REFUSED, note=note)]
 
 
 def _held(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:

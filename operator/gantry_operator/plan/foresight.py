@@ -55,6 +55,7 @@ _KEPT_BACK = frozenset(
     {
         Reason.UNSAFE_SCALE_DOWN,
         Reason.UNSAFE_HIBERNATION,
+        Reason.UNSAFE_FENCE,
         Reason.DRAIN_REFUSED,
         Reason.VOLUME_EXPANSION_REFUSED,
     }
@@ -69,6 +70,7 @@ Kind = Literal[
     "Move",
     "Restart",
     "ScaleDown",
+    "Fence",
     "Members",
     "Leave",
     "Grow",
@@ -239,6 +241,8 @@ def _described(
                 for move in moves
             )
             yield Step("Move", f"Move {text}.", True, moves=moves, gap_ms=gap_ms)
+        case act.FenceMember() | act.UnfenceMember() | act.ForgetMember():
+            yield _of_member(before, action)
         case act.ScaleDown():
             left = {pod.name for pod in before.pods} - {pod.name for pod in following.pods}
             pods = tuple(sorted(left))
@@ -247,6 +251,24 @@ def _described(
                 yield Step("ScaleDown", text, True, pods=pods, gap_ms=None)
                 return
             yield Step("ScaleDown", f"Remove {', '.join(pods)}.", True, pods=pods)
+
+
+def _of_member(
+    before: Observed, action: act.FenceMember | act.UnfenceMember | act.ForgetMember
+) -> Step:
+    """A member is fenced, let in again, or struck from the record; sends go on."""
+    group = next((one for one in _groups(before) if one.shard == action.group), None)
+    members = group.view.members if group is not None else []
+    member = next((one for one in members if one.broker_id == action.broker_id), None)
+    pod = group.pod_of(member) if group is not None and member is not None else None
+    who = f"{pod.name if pod else f'broker {action.broker_id}'}{group.named if group else ''}"
+    if isinstance(action, act.ForgetMember):
+        return Step("Members", f"Strike {who} from the record. Sends go on.")
+    if isinstance(action, act.UnfenceMember):
+        return Step("Fence", f"Let {who} in again; it catches up. Sends go on.")
+    pods = (pod.name,) if pod else ()
+    text = f"Fence {who}: it serves nobody and is never elected. Sends go on."
+    return Step("Fence", text, True, pods)
 
 
 def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) -> Iterator[Step]:

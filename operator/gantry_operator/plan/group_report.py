@@ -62,7 +62,8 @@ def _replication(
         conditions.keep("InSync")
         conditions.keep("FullyReplicated")
         return
-    wished, minimum = group.spec.replicas, group.spec.min_in_sync
+    wished = group.spec.replicas - len(group.spec.fenced_now)
+    minimum = group.spec.min_in_sync
     if joined is not None:
         minimum = minimum_now(joined.view, minimum)
     count = len(joined.in_sync()) if joined else 0

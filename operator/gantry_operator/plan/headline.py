@@ -32,6 +32,7 @@ _WORDS: dict[str, str] = {
     Reason.CHANGING_SIZE: "Changing size",
     Reason.UNSAFE_SCALE_DOWN: "Not scaled down",
     Reason.UNSAFE_HIBERNATION: "Not hibernated",
+    Reason.UNSAFE_FENCE: "Not fenced",
     Reason.VOLUME_EXPANSION_REFUSED: "Volumes not grown",
     Reason.SWITCHOVER_IN_PROGRESS: "Switching over",
     Reason.PAUSED_BY_SPEC: "Paused",
@@ -40,8 +41,10 @@ _WORDS: dict[str, str] = {
     Reason.CONTROLLER_UNREACHABLE: "Unknown (controllers unreachable)",
 }
 """Reasons whose own words would not do."""
-_WARNS = ("DiskFull", "LogDamaged")
-"""Conditions that are there while something is amiss of which Ready does not speak."""
+_WARNS = ("Fenced", "DiskFull", "LogDamaged")
+"""Conditions that are there while something is so of which Ready does not speak."""
+_KEPT = (Reason.UNSAFE_HIBERNATION, Reason.UNSAFE_FENCE)
+"""Steps that are told although they are not under way."""
 
 
 def headline(
@@ -81,7 +84,7 @@ def _under_way(ready: Condition, progressing: Condition | None, extents: Mapping
     why = _words(ready.reason, extents)
     if progressing is None or ready.status == "Unknown":
         return why
-    if progressing.status != "True" and progressing.reason != Reason.UNSAFE_HIBERNATION:
+    if progressing.status != "True" and progressing.reason not in _KEPT:
         return why
     step = _words(progressing.reason, extents)
     # A replica that is away for a step, or comes up, is the step itself.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from gantry_protocol.admin import GroupView, MemberView
 
@@ -82,13 +82,17 @@ class ObservedGroup(msgspec.Struct, frozen=True):
         )
 
     def successor(
-        self, *, below_ordinal: int | None = None, burdens: Mapping[str, int] | None = None
+        self,
+        *,
+        below_ordinal: int | None = None,
+        burdens: Mapping[str, int] | None = None,
+        avoid: Collection[int] = (),
     ) -> MemberView | None:
         """The best member to move the mastership to, or None.
 
-        Only members that `in_sync` counts and whose pods are Ready qualify; among them the one with
-        the least burden, by the name of its pod, where that is given, then the one that is furthest
-        ahead, then the lowest ordinal.
+        Only members that `in_sync` counts and whose pods are Ready qualify, but for the ordinals to
+        `avoid`; among them the one with the least burden, by the name of its pod, where that is
+        given, then the one that is furthest ahead, then the lowest ordinal.
         """
         in_sync = self.in_sync()
         candidates = []
@@ -98,7 +102,7 @@ class ObservedGroup(msgspec.Struct, frozen=True):
                 continue
             if pod is None or not pod.ready or pod.ordinal is None:
                 continue
-            if below_ordinal is not None and pod.ordinal >= below_ordinal:
+            if pod.ordinal in avoid or (below_ordinal is not None and pod.ordinal >= below_ordinal):
                 continue
             burden = burdens.get(pod.name, 0) if burdens else 0
             candidates.append((burden, -member.max_offset, pod.ordinal, member))

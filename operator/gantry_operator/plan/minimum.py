@@ -44,7 +44,8 @@ def raising(group: ObservedGroup, wished: int) -> str:
     behind = [
         f"broker {member.broker_id} is {_roughly(master.max_offset - member.max_offset)} behind"
         for member in group.view.members
-        if master is not None and member.alive and member.broker_id not in in_sync
+        if master is not None and member.alive and not member.fenced
+        if member.broker_id not in in_sync
     ]
     return (
         f"minInSyncReplicas stays {now} until {wished} replicas are in sync; {len(in_sync)} "

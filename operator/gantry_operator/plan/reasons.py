@@ -140,6 +140,14 @@ class Reason(StrEnum):
         "UnsafeScaleDown",
         "Removing a replica would leave fewer than minInSyncReplicas in sync; it waits.",
     )
+    FENCING = "Fencing", "A replica is being fenced, as spec.fenced wishes; the master moves first."
+    UNSAFE_FENCE = (
+        "UnsafeFence",
+        "Fencing a replica would stop writes, or nobody can take over; it goes on as before.",
+    )
+    FORGETTING = "Forgetting", "A member that is gone is being struck, as spec.forget wishes."
+    FORGET_REFUSED = "ForgetRefused", "Event: the request to forget a member is refused."
+    MEMBER_FORGOTTEN = "MemberForgotten", "Event: a member that is gone was struck on request."
     HIBERNATING = "Hibernating", "All pods are being stopped, as spec.hibernated wishes."
     UNSAFE_HIBERNATION = (
         "UnsafeHibernation",
@@ -207,6 +215,12 @@ class Reason(StrEnum):
         "Another master holds the tier; uploads go on with the next election at the latest.",
     )
     TIER_CLAIMED = "TierClaimed", "A master holds the tier from this epoch on."
+
+    # Fenced, which is there while it is True
+    MEMBERS_FENCED = (
+        "MembersFenced",
+        "Replicas take no part, as spec.fenced wishes, until they are taken out of it.",
+    )
 
     # Altered, which is there while it is True
     ALTERED_BY_OTHERS = (

@@ -167,17 +167,18 @@ def report_gone(group: ObservedGroup) -> list[ReportGone]:
 def forget_gone(group: ObservedGroup, load: Workload | None, wished: int) -> list[ForgetMember]:
     """Rule: a member that will not come back leaves the record.
 
-    That is one that no pod holds while each wished replica lives in its pod and is in sync: one
-    whose pod scaling down removed, or whose volume was wiped. It is dead and outside the sync-state
-    set, so whatever it holds of value the others hold, too. The controllers judge again, by their
-    own evidence. Should its volume be found after all, it joins as a new member.
+    That is one that no pod holds while each wished replica that is not fenced lives in its pod and
+    is in sync: one whose pod scaling down removed, or whose volume was wiped. It is dead and
+    outside the sync-state set, so whatever it holds of value the others hold, too. The controllers
+    judge again, by their own evidence. Should its volume be found after all, it joins as a new
+    member.
     """
     if load is None or load.revision is None or load.disturbance():
         return []
     if not load.replicas == len(load.pods) == wished:
         return []
     in_sync = group.in_sync()
-    for pod in load.pods:
+    for pod in load.unfenced():
         member = group.member_in(pod)
         if member is None or not pod.ready or member.broker_id not in in_sync:
             return []

@@ -193,6 +193,9 @@ def _after_of_brokers(seen: BrokerObserved, action: act.Action, rolls: Rolls) ->
             return _of_group(seen, action.group, lambda view: _gone(view, action.pod_uid))
         case act.ForgetMember():
             return _of_group(seen, action.group, lambda view: _without(view, {action.broker_id}))
+        case act.FenceMember() | act.UnfenceMember():
+            on = isinstance(action, act.FenceMember)
+            return _fenced(seen, action.group, action.broker_id, on=on)
         case act.LabelPod():
             pods = (replace(p, role=action.role) if p.uid == action.uid else p for p in seen.pods)
             return replace(seen, pods=tuple(pods))
@@ -323,6 +326,30 @@ def _without(view: Any, broker_ids: set[int]) -> Any:
             "sync_state_set": [one for one in view.sync_state_set if one not in broker_ids],
         }
     )
+
+
+def _fenced(seen: BrokerObserved, shard: str, broker_id: int, *, on: bool) -> BrokerObserved:
+    """A member is taken out of its group, or has caught up again; its pod is Ready or not."""
+
+    def changed(view: Any) -> Any:
+        if not isinstance(view, GroupView):
+            return view
+        members = [
+            one.model_copy(update={"fenced": on, "in_sync": not on})
+            if one.broker_id == broker_id
+            else one
+            for one in view.members
+        ]
+        others = {one for one in view.sync_state_set if one != broker_id}
+        in_sync = sorted(others if on else others | {broker_id})
+        return view.model_copy(update={"members": members, "sync_state_set": in_sync})
+
+    seen = _of_group(seen, shard, changed)
+    views = [one.view for one in seen.shards if one.name == shard] if shard else [seen.view]
+    members = [one for view in views if isinstance(view, GroupView) for one in view.members]
+    homes = {one.pod_uid for one in members if one.broker_id == broker_id}
+    pods = (replace(pod, ready=not on) if pod.uid in homes else pod for pod in seen.pods)
+    return replace(seen, pods=tuple(pods))
 
 
 def _gone(view: Any, pod_uid: str) -> Any:

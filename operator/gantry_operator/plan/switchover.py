@@ -71,6 +71,8 @@ def _target(group: ObservedGroup, ordinal: int | None) -> MemberView | str:
         return f"Replica {ordinal} does not exist or has not registered with the controllers."
     if member.broker_id == group.view.master_broker_id:
         return member
+    if member.fenced:
+        return f"Replica {ordinal} is fenced: take it out of spec.fenced first."
     if member.broker_id not in group.in_sync():
         return f"Replica {ordinal} is not in sync; it would lose acknowledged messages."
     return member

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gantry_operator.plan.observed import Body, PodView
 
 
@@ -19,22 +21,29 @@ class Workload(msgspec.Struct, frozen=True):
         revision: what a new pod would be made from; None until its controller has said so for the
             present spec, and then nobody can tell an outdated pod from a current one.
         pods: those that it has, by ordinal.
+        fenced: ordinals of those that take no part; they are not replaced, and nobody waits for
+            them to become Ready.
     """
 
     uid: str
     replicas: int
     revision: str | None
     pods: tuple[PodView, ...]
+    fenced: frozenset[int] = frozenset()
+
+    def unfenced(self) -> tuple[PodView, ...]:
+        """Pods that take part."""
+        return tuple(pod for pod in self.pods if pod.ordinal not in self.fenced)
 
     def outdated(self) -> tuple[PodView, ...]:
         """Pods made from an older template; none while the revision is unknown."""
         if self.revision is None:
             return ()
-        return tuple(pod for pod in self.pods if pod.revision != self.revision)
+        return tuple(pod for pod in self.unfenced() if pod.revision != self.revision)
 
     def current(self) -> tuple[PodView, ...]:
         """Pods made from the present template."""
-        return tuple(pod for pod in self.pods if pod.revision == self.revision)
+        return tuple(pod for pod in self.unfenced() if pod.revision == self.revision)
 
     def replaced(self) -> str:
         """The pods of the present template, of all that are to be; empty while it is unknown."""
@@ -57,7 +66,14 @@ class Workload(msgspec.Struct, frozen=True):
         return ""
 
 
-def workload(statefulset: Body | None, pods: tuple[PodView, ...]) -> Workload | None:
+def fenced_in(resource: Body) -> frozenset[int]:
+    """The ordinals that a BrokerGroup wishes to be fenced, as the API server has it."""
+    return frozenset((resource.get("spec") or {}).get("fenced") or ())
+
+
+def workload(
+    statefulset: Body | None, pods: tuple[PodView, ...], fenced: Iterable[int] = ()
+) -> Workload | None:
     """Joins a StatefulSet with its pods; None if there is no StatefulSet."""
     if statefulset is None:
         return None
@@ -69,4 +85,5 @@ def workload(statefulset: Body | None, pods: tuple[PodView, ...]) -> Workload | 
         replicas=statefulset["spec"].get("replicas", 1),
         revision=status.get("updateRevision") if seen_by_its_controller else None,
         pods=tuple(known),
+        fenced=frozenset(fenced),
     )

@@ -231,4 +231,5 @@ def _member(broker_id: int, pod: PodView | None, state: str, address: str = "") 
         alive=state not in ("Lost", "Hibernated"),
         draining=state == "Draining",
         in_sync=state in ("InSync", "Draining"),
+        fenced=state == "Fenced",
     )

@@ -194,6 +194,7 @@ class Applier:
                 | act.DeletePod()
                 | act.ScaleDown()
                 | act.ChangeMembers()
+                | act.FenceMember()
                 | act.DeleteStatefulSet()
             ):
                 outcome.dropped = await self._disrupt(key, seen, action, self._admin(key, seen))
@@ -204,7 +205,7 @@ class Applier:
                     **_facts(key, action),
                     why=outcome.dropped or "planned",
                 )
-            case act.Declare() | act.ReportGone():
+            case act.Declare() | act.ReportGone() | act.UnfenceMember():
                 await self._tell(key, self._admin(key, seen), action)
             case act.DeclareFronts() | act.RemoveFronts():
                 await self._lead(key, self._admin(key, seen), action)
@@ -229,9 +230,13 @@ class Applier:
             await admin.remove_fronts(key.name)
         _log.info("clients led", **_facts(key, action))
 
-    async def _tell(self, key: Key, admin: Admin, action: act.Declare | act.ReportGone) -> None:
+    async def _tell(
+        self, key: Key, admin: Admin, action: act.Declare | act.ReportGone | act.UnfenceMember
+    ) -> None:
         if isinstance(action, act.Declare):
             await admin.declare(action.group or key.name, action.declaration)
+        elif isinstance(action, act.UnfenceMember):
+            await admin.fence_member(action.group or key.name, action.broker_id, fenced=False)
         else:
             await admin.report_gone(action.group or key.name, action.pod_uid)
 
@@ -321,6 +326,7 @@ class Applier:
         | act.DeletePod
         | act.ScaleDown
         | act.ChangeMembers
+        | act.FenceMember
         | act.DeleteStatefulSet,
         admin: Admin,
     ) -> str:
@@ -353,6 +359,8 @@ class Applier:
                 self._cache.put(STATEFULSET, written)
             case act.ChangeMembers():
                 return await self._outdated(key, seen) or await change_members(admin, action)
+            case act.FenceMember(broker_id=broker_id, group=group):
+                await admin.fence_member(group or key.name, broker_id, fenced=True)
             case act.DeleteStatefulSet(name=name, uid=uid):
                 await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)
                 await reread(self._api, self._cache, STATEFULSET, key.namespace, name)

@@ -26,7 +26,7 @@ from gantry_operator.plan.front_steps import rolled_out
 from gantry_operator.plan.objects import container
 from gantry_operator.plan.observed import pod_view
 from gantry_operator.plan.turns import ImageWait, Line, Place, line_up
-from gantry_operator.plan.workload import workload
+from gantry_operator.plan.workload import fenced_in, workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,20 +131,20 @@ class Fleet:
         return Place(
             *key,
             image=image,
-            well=rolled_out(found) if kind is DEPLOYMENT else self._is_well(key, found),
+            well=rolled_out(found) if kind is DEPLOYMENT else self._is_well(key, found, body),
             rolls=not spec.get("paused") and not deleting,
             usable=_is_usable(body) and not waits_for_approval(body),
         )
 
-    def _is_well(self, key: Key, statefulset: Body) -> bool:
+    def _is_well(self, key: Key, statefulset: Body, body: Body) -> bool:
         """Whether nothing is left of a roll; a set that was never changed has had none."""
         if statefulset["metadata"].get("generation") == 1:
             return True
         pods = tuple(pod_view(body) for body in self._cache.owned(key, POD))
-        load = workload(statefulset, pods)
+        load = workload(statefulset, pods, fenced_in(body))
         if load is None or load.revision is None or load.disturbance() or load.outdated():
             return False
-        return all(pod.ready for pod in load.pods)
+        return all(pod.ready for pod in load.unfenced())
 
 
 def _is_supervised(body: Body) -> bool:

@@ -18,7 +18,7 @@ from gantry_operator.api.kinds import BROKER_GROUP, POD, STATEFULSET
 from gantry_operator.cache import Key
 from gantry_operator.plan.observed import pod_view
 from gantry_operator.plan.turns import RollTurn
-from gantry_operator.plan.workload import workload
+from gantry_operator.plan.workload import fenced_in, workload
 from gantry_operator.reconcile.fleet import GIVEN_S, LOOK_S, waits_for_approval
 
 if TYPE_CHECKING:
@@ -90,10 +90,11 @@ class Rolls:
             return new_is_well
         if new_is_well and found["metadata"].get("generation") == 1:
             return True
-        load = workload(found, tuple(pod_view(body) for body in self._cache.owned(key, POD)))
+        pods = tuple(pod_view(body) for body in self._cache.owned(key, POD))
+        load = workload(found, pods, fenced_in(self._cache.get(BROKER_GROUP, *key[1:]) or {}))
         if load is None or load.revision is None or load.disturbance() or load.outdated():
             return False
-        return all(pod.ready for pod in load.pods)
+        return all(pod.ready for pod in load.unfenced())
 
 
 def _announces(body: Body) -> bool:

@@ -22,6 +22,7 @@ from gantry_operator.api.kinds import (
 from gantry_operator.plan.crashes import crash_loop
 from gantry_operator.plan.objects import is_larger
 from gantry_operator.plan.observed import pod_view, volume_view
+from gantry_operator.plan.workload import fenced_in
 from gantry_operator.support.findings import (
     RECENT,
     Case,
@@ -44,7 +45,7 @@ PATIENCE: Final = dt.timedelta(minutes=5)
 TIER_LAG_S: Final = 300
 SOON: Final = dt.timedelta(days=7)
 ZONE: Final = "topology.kubernetes.io/zone"
-_WARNING_CONDITIONS: Final = ("Altered", "QueuesMoving")
+_WARNING_CONDITIONS: Final = ("Altered", "Fenced", "QueuesMoving")
 _BAD_CONDITIONS: Final = ("DiskFull", "LogDamaged")
 _NO_IMAGE: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
@@ -182,6 +183,8 @@ def _pod(case: Case, body: Body, *, crashes: str) -> Iterator[Diagnosis]:
     ready = states.get("Ready") or {}
     if ready.get("status") == "True" or body["metadata"].get("deletionTimestamp") or crashes:
         return
+    if case.kind == BROKER_GROUP and names.ordinal(name) in fenced_in(case.body):
+        return  # told by the check conditions
     since = case.age(ready.get("lastTransitionTime") or body["metadata"].get("creationTimestamp"))
     text = f"{name} is not Ready for {told(since)}{_last_warning(case, name)}."
     yield (fail if since > PATIENCE else warn)("pods", text, describe)
@@ -334,8 +337,10 @@ def replicas(case: Case) -> Iterator[Diagnosis]:
     if shards is not None:
         yield from _shards(case, shards)
         return
-    wished = case.replicas
-    minimum = int((case.spec.get("replication") or {}).get("minInSyncReplicas") or min(2, wished))
+    fenced = [ordinal for ordinal in fenced_in(case.body) if ordinal < case.replicas]
+    wished = case.replicas - len(fenced)
+    wish = (case.spec.get("replication") or {}).get("minInSyncReplicas")
+    minimum = int(wish or min(2, case.replicas))
     in_sync = list(case.status.get("inSyncReplicas") or ())
     master = case.status.get("master") or {}
     if not master:

@@ -106,7 +106,8 @@ class FakeQuorum:
             group["masterBrokerId"] = min(in_sync, default=None)
             if in_sync:
                 group["masterEpoch"] += 1
-        return group | {"members": members, "syncStateSet": in_sync, "syncStateSetEpoch": 1}
+        shown = {key: value for key, value in group.items() if key != "fenced"}
+        return shown | {"members": members, "syncStateSet": in_sync, "syncStateSetEpoch": 1}
 
     def _member(self, pod: Json, group: str) -> Json:
         conditions = pod.get("status", {}).get("conditions", ())
@@ -124,8 +125,14 @@ class FakeQuorum:
             "alive": ready
             and name not in self._lost
             and "deletionTimestamp" not in pod["metadata"],
-            "inSync": self.lagging.isdisjoint((name, f"{name} of {group}")),
+            "inSync": self.lagging.isdisjoint((name, f"{name} of {group}"))
+            and (names.ordinal(name) or 0) + 1 not in self._fenced(group),
+            "fenced": (names.ordinal(name) or 0) + 1 in self._fenced(group),
         }
+
+    def _fenced(self, group: str) -> set[int]:
+        fenced: set[int] = self.groups[group].setdefault("fenced", set())
+        return fenced
 
     def lose(self, group: str, *pods: str) -> None:
         """These pods, and no others, give no sign of life, whatever their kubelet says."""
@@ -177,17 +184,26 @@ class FakeQuorum:
                 self._changed.add(name)
                 self.log.append(f"{'drain' if began else 'end drain of'} {name}")
                 return web.json_response(self.view(name))
-            case "POST", ["groups", _, name, "forget"]:
-                gone = self.groups[name].get("gone", [])
-                self.groups[name]["gone"] = [m for m in gone if m["brokerId"] != body["brokerId"]]
-                self._changed.add(name)
-                self.log.append(f"forget {name} {body['brokerId']}")
-                return web.json_response(self.view(name))
+            case (("POST" | "PUT"), ["groups", _, name, ("forget" | "fence")]):
+                return self._member_changed(name, body)
             case "POST", ["groups", _, name, "elect"]:
                 return self._elect(name, body)
             case _, ["clusters", _, "fronts", *name]:
                 return self._lead(request.method, "".join(name), body)
         return web.json_response({"error": "UNKNOWN", "message": request.path}, status=400)
+
+    def _member_changed(self, name: str, body: Json) -> web.Response:
+        """Forgotten, or, if the request says that, fenced or let in again."""
+        broker_id, on = body["brokerId"], body.get("fenced")
+        if on is None:
+            gone = self.groups[name].get("gone", [])
+            self.groups[name]["gone"] = [m for m in gone if m["brokerId"] != broker_id]
+            self.log.append(f"forget {name} {broker_id}")
+        else:
+            (set.add if on else set.discard)(self._fenced(name), broker_id)
+            self.log.append(f"{'fence' if on else 'unfence'} {broker_id}")
+        self._changed.add(name)
+        return web.json_response(self.view(name))
 
     def _declare(self, cluster: str, name: str, wish: Json) -> None:
         old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})

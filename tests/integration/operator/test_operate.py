@@ -167,3 +167,72 @@ async def test_what_cannot_be_written_is_one_sentence(
         monkeypatch.setattr(api, "merge", refused)
         with pytest.raises(GantryError, match=sentence):
             await ask(api, "default", "orders", lambda b: wishes.hibernation(b, asleep=True))
+
+
+async def test_a_replica_is_fenced_and_let_in_again(world: World) -> None:
+    async with world.operator():
+        await world.up()
+        written = writes(world)
+        code, out, error = await gantry(world, "fence", "orders", "0", "--dry-run")
+        assert (code, error, written) == (0, "", [])
+        assert "Move the mastership from orders-broker-0 to orders-broker-1" in out
+        assert "Fence orders-broker-0: it serves nobody and is never elected." in out
+        code, out, error = await gantry(world, "fence", "orders", "orders-broker-0", "--wait")
+        assert (code, error) == (0, "")
+        assert out.splitlines()[-1] == f"Fenced in {ORDERS}: replica 0."
+        orders = [one for one in world.quorum.log if one.startswith(("elect", "fence"))]
+        assert orders == ["elect orders 2", "fence 1"]
+        world.unready("orders-broker-0")  # as its broker says from then on
+        await world.until(lambda: status(world)["readyReplicas"] == 2, "it is not Ready")
+        await world.until(lambda: status(world)["summary"] == "Healthy (Fenced)", "as wished")
+        assert status(world)["members"][0]["state"] == "Fenced"
+        code, _, error = await gantry(world, "fence", "orders", "1", "2")
+        assert code != 0
+        assert "kubectl gantry hibernate" in error
+        code, out, _ = await gantry(world, "fence", "orders", "2", "--wait")
+        assert code == 1
+        assert "minInSyncReplicas is 2" in out
+        assert "fence 3" not in world.quorum.log
+        code, _, error = await gantry(world, "unfence", "orders", "2")
+        assert (code, error) == (0, "")
+        world.unready()
+        code, out, error = await gantry(world, "unfence", "orders", "0", "--wait")
+        assert (code, error) == (0, "")
+        assert out.splitlines()[-1] == f"Let in again in {ORDERS}: replica 0."
+        assert world.quorum.log[-1] == "unfence 1"
+        assert world.condition("Fenced")["status"] == ""
+
+
+async def test_a_roll_goes_past_a_fenced_replica(world: World) -> None:
+    async with world.operator():
+        await world.up(replication={"minInSyncReplicas": 1}, fenced=[2])
+        gone = deletions(world)
+        world.unready("orders-broker-2")
+        world.patch(BROKER_GROUP, "orders", {"spec": {"image": "gantry:2"}})
+        await world.until(lambda: len(gone) == 2, "two are replaced")
+        await world.until(lambda: status(world)["summary"] == "Healthy (Fenced)", "as wished")
+        assert gone == ["orders-broker-1", "orders-broker-0"]
+        world.unready()
+        world.patch(BROKER_GROUP, "orders", {"spec": {"fenced": []}})
+        await world.until(lambda: rolled(world) and len(gone) == 3, "it has the new image, too")
+
+
+async def test_a_ghost_is_forgotten_on_request(world: World) -> None:
+    ghost = {"brokerId": 7, "address": "", "podUid": "gone", "alive": False, "inSync": False}
+    async with world.operator():
+        await world.up()
+        world.quorum.lagging.add("orders-broker-2")  # or it would go by itself
+        world.quorum.groups["orders"]["gone"] = [ghost]
+        world.unready("orders-broker-2")
+        await world.until(lambda: len(status(world)["members"]) == 4, "it is seen")
+        code, _, error = await gantry(world, "forget", "orders", "2")
+        assert code != 0
+        assert "Broker 2 of BrokerGroup default/orders is InSync" in error
+        code, out, error = await gantry(world, "forget", "orders", "7", "--wait")
+        assert (code, error) == (0, "")
+        assert out.splitlines()[-1] == "Completed: The member is struck from the record."
+        assert "forget orders 7" in world.quorum.log
+        assert [one["brokerId"] for one in status(world)["members"]] == [1, 2, 3]
+        code, out, _ = await gantry(world, "forget", "orders", "3", "--wait")
+        assert code == 1, "it has a pod"
+        assert "has a pod, orders-broker-2" in out

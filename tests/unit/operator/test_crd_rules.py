@@ -86,6 +86,8 @@ ACCEPTED = [
     ("brokergroup", group(name="a" * 45), None),
     ("brokergroup", group(replication={}), None),
     ("brokergroup", group(hibernated=True), None),
+    ("brokergroup", group(replicas=2, fenced=[1, 2]), None),
+    ("brokergroup", group(forget={"id": "a", "brokerId": 4}), None),
     (
         "brokergroup",
         group(replicas=1, replication={}, storage={"type": "EmptyDir", "size": "1Gi"}),
@@ -143,6 +145,13 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
     ("brokergroup", "clients.route Master", group(shards=3, clients={"route": "Master"}), None),
     ("brokergroup", "switchover moves", group(shards=3, switchover={"id": "a"}), None),
+    (
+        "brokergroup",
+        "forget names a member of one",
+        group(shards=3, forget={"id": "a", "brokerId": 4}),
+        None,
+    ),
+    ("brokergroup", "fenced names every replica", group(replicas=2, fenced=[0, 1]), None),
     (
         "brokergroup",
         "pipeline reads the tier of one",

@@ -306,6 +306,7 @@ def test_what_is_not_ready_is_under_way_or_stuck_and_never_both(reason: Reason) 
             Reason.PAUSED_BY_SPEC,
             Reason.UNSAFE_SCALE_DOWN,
             Reason.UNSAFE_HIBERNATION,
+            Reason.UNSAFE_FENCE,
             Reason.WAITING_FOR_APPROVAL,
             Reason.VOLUME_EXPANSION_REFUSED,
         )

@@ -10,11 +10,14 @@ from gantry_operator.plan.actions import (
     DeletePod,
     Elect,
     EmitEvent,
+    FenceMember,
+    ForgetMember,
     LabelPod,
     ScaleDown,
     WriteStatus,
 )
 from gantry_operator.plan.members import ObservedGroup
+from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, PodView
 from gantry_protocol.admin import MemberView, TierView
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
@@ -82,6 +85,7 @@ def members(draw: st.DrawFn, count: int) -> list[MemberView]:
             in_sync=draw(flags),
             max_offset=draw(st.integers(0, 3)) * 100,
             tier=draw(tiers),
+            fenced=draw(st.integers(0, 6)) == 0,
         )
         for broker_id in range(1, count + 1)
         if draw(st.integers(0, 9)) > 0
@@ -97,11 +101,23 @@ def broker_worlds(draw: st.DrawFn) -> BrokerObserved:
     if draw(st.integers(0, 3)) == 0:
         to = draw(st.one_of(st.none(), st.integers(0, 4)))
         spec["switchover"] = {"id": "a"} if to is None else {"id": "a", "to": to}
+    if draw(st.integers(0, 2)) == 0:
+        chosen = draw(st.lists(st.integers(0, 4), unique=True, max_size=3))
+        if len([one for one in chosen if one < wished]) < wished:
+            spec["fenced"] = chosen
+    if draw(st.integers(0, 3)) == 0:
+        spec["forget"] = {"id": "a", "brokerId": draw(st.integers(1, 6))}
     if draw(flags):
         spec["tier"] = {"url": "s3://bucket"}
-    known_members = draw(members(existing))
+    master = draw(st.one_of(st.none(), st.integers(1, existing)))
+    known_members = [
+        one.model_copy(update={"in_sync": False} if one.broker_id != master else {"fenced": False})
+        if one.fenced
+        else one
+        for one in draw(members(existing))
+    ]
     known: Any = view(
-        master_broker_id=draw(st.one_of(st.none(), st.integers(1, existing))),
+        master_broker_id=master,
         master_epoch=draw(st.integers(0, 9)),
         sync_state_set=[m.broker_id for m in known_members if m.in_sync],
         members=known_members,
@@ -168,6 +184,28 @@ def test_with_the_observation_lost_nothing_is_taken_away_and_no_label_moves(seen
     assert not [a for a in actions if a.disruptive or isinstance(a, LabelPod)]
 
 
+@given(broker_worlds())
+def test_whoever_is_fenced_leaves_the_minimum_in_sync_and_never_leads(seen: Any) -> None:
+    for action in disruptive(seen):
+        if not isinstance(action, FenceMember):
+            continue
+        known = ObservedGroup(seen.view, seen.pods)
+        assert action.broker_id != seen.view.master_broker_id
+        minimum = minimum_now(seen.view, seen.group.spec.min_in_sync)
+        staying = known.in_sync() - {action.broker_id}
+        assert action.broker_id not in seen.view.sync_state_set or len(staying) >= minimum
+
+
+@given(broker_worlds())
+def test_nobody_is_struck_who_lives_or_is_in_the_set(seen: Any) -> None:
+    for action in planned(seen):
+        if isinstance(action, ForgetMember):
+            member = next(m for m in seen.view.members if m.broker_id == action.broker_id)
+            assert not member.alive
+            assert member.broker_id not in seen.view.sync_state_set
+            assert member.broker_id != seen.view.master_broker_id
+
+
 @given(controller_worlds())
 def test_without_sight_of_the_quorum_only_dead_controllers_are_replaced(seen: Any) -> None:
     for action in disruptive(changed(seen, quorum=Unreachable("lost"))):
@@ -190,7 +228,9 @@ def test_a_running_master_is_never_taken_away_while_there_is_another_replica(see
 @given(broker_worlds())
 def test_enough_members_stay_in_sync(seen: Any) -> None:
     for action in disruptive(seen):
-        if isinstance(action, Elect) or (isinstance(action, DeletePod) and action.only_if_dead):
+        if isinstance(action, Elect | FenceMember):
+            continue
+        if isinstance(action, DeletePod) and action.only_if_dead:
             continue
         group = ObservedGroup(seen.view, seen.pods)
         spec = seen.group.spec

@@ -8,12 +8,22 @@ from typing import Any
 import pytest
 from gantry_operator.api.kinds import BROKER_GROUP
 from gantry_operator.operations.asking import ask, follow, wished
-from gantry_operator.operations.wishes import End, SpecWish, approval, hibernation, switchover
+from gantry_operator.operations.wishes import (
+    End,
+    SpecWish,
+    approval,
+    fencing,
+    forgetting,
+    hibernation,
+    switchover,
+)
 from gantry_protocol.errors import GantryError
 from unit.operator.fake_api import FakeApi
 from unit.operator.test_approval import supervised
+from unit.operator.test_fencing import fenced_world
+from unit.operator.test_forgetting import GHOST, asked
 from unit.operator.test_hibernation import sleeping
-from unit.operator.world import broker_world, brokers, changed, settled_status
+from unit.operator.world import broker_world, brokers, changed, member, settled_status, view
 
 Json = dict[str, Any]
 GROUP = "BrokerGroup mq/orders"
@@ -135,3 +145,78 @@ async def test_what_goes_on_is_told_once_for_each_line() -> None:
     assert lines == ["Healthy"]
     with pytest.raises(GantryError, match="There is no BrokerGroup nobody in namespace mq"):
         await follow(api, "mq", "nobody", wish, lines.append)
+
+
+def test_replicas_are_fenced_and_let_in_again_beside_others() -> None:
+    wish = fencing(healthy(fenced=[1], replicas=3), [2, 1], fenced=True)
+    assert wish.spec == {"fenced": [1, 2]}
+    assert wish.message == f"To be fenced in {GROUP}: replica 1, replica 2."
+    one = fencing(healthy(), {2}, fenced=True)
+    assert one.ended(healthy()) is None, "it takes part still"
+    done = body(settled_status(fenced_world()), fenced=[2])
+    assert one.ended(done) == End(True, f"Fenced in {GROUP}: replica 2.")
+    assert fencing(done, {2}, fenced=True).spec == {}, "it is so already"
+    back = fencing(done, {2}, fenced=False)
+    assert back.spec == {"fenced": []}
+    assert back.ended(done) is None
+    assert back.ended(healthy()) == End(True, f"Let in again in {GROUP}: replica 2.")
+    unseen = done | {"metadata": done["metadata"] | {"generation": 2}}
+    assert one.ended(unseen) is None, "of a status from before"
+
+
+def test_a_fence_that_the_operator_keeps_back_has_ended() -> None:
+    short = view(member(1), member(2, in_sync=False), member(3))
+    seen = broker_world(brokers(fenced=[2]), known=short)
+    end = fencing(healthy(), {2}, fenced=True).ended(body(settled_status(seen), fenced=[2]))
+    assert end is not None
+    assert not end.done
+    assert end.message.startswith("Replica 2 is not fenced: without it 1 replicas would be in sync")
+
+
+@pytest.mark.parametrize(
+    ("spec", "ordinals", "sentence"),
+    [
+        pytest.param({}, {3}, "has no replica 3: its replicas are 0 to 2", id="unknown"),
+        pytest.param({}, {0, 1, 2}, "kubectl gantry hibernate", id="all"),
+        pytest.param({"fenced": [0, 2]}, {1}, "kubectl gantry hibernate", id="the-last"),
+    ],
+)
+def test_who_cannot_be_fenced_is_not_asked_for(
+    spec: Json, ordinals: set[int], sentence: str
+) -> None:
+    with pytest.raises(GantryError, match=sentence):
+        fencing(healthy(replicas=3, **spec), ordinals, fenced=True)
+
+
+def test_one_that_was_scaled_away_may_be_taken_off_the_list() -> None:
+    wish = fencing(healthy(replicas=3, fenced=[4]), {4}, fenced=False)
+    assert wish.spec == {"fenced": []}
+    with pytest.raises(GantryError, match="has no replica 4"):
+        fencing(healthy(replicas=3), {4}, fenced=False)
+
+
+def test_a_ghost_is_forgotten_by_its_id() -> None:
+    found = body(settled_status(asked(member(4, **GHOST), group=brokers())))
+    wish = forgetting(found, 4, "a")
+    assert wish.spec == {"forget": {"id": "a", "brokerId": 4}}
+    assert wish.ended(found) is None
+    for state, done in (("InProgress", None), ("Completed", True), ("Refused", False)):
+        told = {"id": "a", "brokerId": 4, "state": state, "message": "words"}
+        end = wish.ended(found | {"status": found["status"] | {"forget": told}})
+        assert end == (None if done is None else End(done, f"{state}: words"))
+    other = {"id": "b", "brokerId": 4, "state": "Completed", "message": "words"}
+    assert wish.ended(found | {"status": found["status"] | {"forget": other}}) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "broker_id", "sentence"),
+    [
+        pytest.param(healthy(), 9, "no member with broker id 9; it has: 1, 2, 3", id="unknown"),
+        pytest.param(healthy(), 1, "is the master", id="master"),
+        pytest.param(healthy(), 2, "is InSync", id="in-sync"),
+        pytest.param(healthy(shards=2), 2, "gantry forget SHARD --member 2", id="shards"),
+    ],
+)
+def test_who_is_not_gone_is_not_forgotten(found: Json, broker_id: int, sentence: str) -> None:
+    with pytest.raises(GantryError, match=sentence):
+        forgetting(found, broker_id, "a")
