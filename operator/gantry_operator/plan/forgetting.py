@@ -75,7 +75,7 @@ def forget(
 def reason_to_keep(
     group: ObservedGroup, member: MemberView, before: Mapping[int, int], replicas: int
 ) -> str:
-    """Why a member must not be struck, without a full stop; empty if it may be."""
+    """The reason to keep a member, without a full stop; empty if it may be struck."""
     who, pod = f"Broker {member.broker_id}", group.pod_of(member)
     if member.broker_id == group.view.master_broker_id:
         return f"{who} is the master"

@@ -67,7 +67,10 @@ class LossRun(ProductRun):
 
     Attributes:
         offsets: of messages that were acknowledged before the group lost its master.
+        stories: one of them is played.
     """
+
+    stories: Sequence[str] = STORIES
 
     def __init__(self, seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> None:
         super().__init__(seed, schedule or (), **named)
@@ -91,7 +94,7 @@ class LossRun(ProductRun):
         self._load.start()
         self._until("the group stands", lambda: cluster.is_whole and self._watch.acks > 3, BEGIN_S)
         cluster.run(rng.random() * 3)
-        story = rng.choice(STORIES)
+        story = rng.choice(self.stories)
         self.world.count(f"story.{story}")
         end = getattr(self, f"_{story}")(rng)
         cluster.is_at_peace = True

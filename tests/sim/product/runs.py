@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.product import kinds
+from sim.product.fence_kinds import FencedRun
 from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
 from sim.product.operated_kinds import GroupsRun, OperatorRun, OwnersRun, SleepersRun
@@ -13,6 +14,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "power": kinds.PowerRun,
     "restored": kinds.RestoredRun,
     "loss": LossRun,
+    "fenced": FencedRun,
     "tier": TierRun,
     "losing": LosingRun,
     "quorum": kinds.QuorumRun,

@@ -110,6 +110,8 @@ class Watch:
             return
         self.logs.check_set(agreed, int(newest.index))
         self._check_ids(agreed)
+        if not set(agreed.fenced).isdisjoint(agreed.sync_state_set):
+            raise Violation(f"H14: somebody in {agreed.sync_state_set} is fenced: {agreed}")
         epochs = (int(agreed.master_epoch), agreed.sync_state_set_epoch)
         for node in self.cluster.brokers:
             if epochs <= self.cluster.put_back.get(node.name, (0, 0)):
