@@ -32,6 +32,7 @@ from gantry_operator.support.doctor import as_text, examine, examine_all, exit_c
 from gantry_operator.support.findings import Diagnosis, Level
 from gantry_operator.support.material import Material, Unread
 from gantry_protocol.errors import GantryError
+from unit.operator.test_fencing import fenced_world
 from unit.operator.world import broker_world, controller_world, settled_status
 
 ROOT = Path(__file__).parents[3]
@@ -900,3 +901,20 @@ def test_pages_that_are_named_are_there() -> None:
     for page, heading in named:
         text = (ROOT / page).read_text("utf-8")
         assert not heading or heading == "Gantry" or f"## {heading}\n" in text, heading
+
+
+def test_a_fenced_replica_is_told_once_and_is_no_trouble() -> None:
+    material = well()
+    orders = of(material, BROKER_GROUP, "orders")
+    orders["status"] = settled_status(fenced_world())
+    orders["spec"]["fenced"] = [2]
+    unready("orders-broker-2", hours=1)(material)
+    found = amiss(examined(material))
+    assert [(one.check, one.level) for one in found] == [
+        ("conditions", Level.WARN),
+        ("replicas", Level.WARN),
+    ]
+    assert "No part is taken by replica 2" in found[0].message
+    assert "Each restart of a replica makes sends wait" in found[1].message
+    orders["spec"]["fenced"] = []
+    assert "pods" in {one.check for one in amiss(examined(material))}

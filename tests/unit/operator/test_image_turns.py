@@ -288,3 +288,13 @@ async def test_what_is_new_has_no_roll_that_others_would_wait_for() -> None:
     body = {"metadata": {"name": "z", "namespace": "mq", "uid": "z"}, "spec": {}}
     world.put(BROKER_GROUP, body)
     assert world.image("z") == NEW, "without a StatefulSet there is nothing to restart"
+
+
+async def test_a_fenced_replica_that_keeps_its_image_keeps_nobody_waiting() -> None:
+    world = World()
+    world.group("a", spec={"fenced": [0]})
+    world.group("b")
+    assert world.image("a") == NEW
+    world.take("a", outdated=1)
+    await asyncio.sleep(10)
+    assert world.image("b") == NEW

@@ -146,3 +146,14 @@ def test_a_change_is_announced_before_its_turn_and_goes_with_it() -> None:
 
 async def _pass(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+async def test_a_fenced_replica_keeps_its_group_well_and_nobody_waiting() -> None:
+    world = World()
+    world.group("a", fenced=[0])
+    world.group("b")
+    world.roll("a", outdated=1)  # replica 0, which is left alone
+    assert world.turn("b") is True
+    assert world.turn("a") is False, "it is well, so it stands in line"
+    world.group("a", fenced=[])
+    assert world.turn("a") is None, "it rolls"
