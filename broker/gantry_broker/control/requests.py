@@ -392,7 +392,7 @@ def _view(header: _Header, known: Known, body: SyncStateSetBody, epoch: Epoch) -
         sync_state_set_epoch=body.sync_state_set_epoch,
         min_in_sync=known.min_in_sync,
         replicas=known.replicas,
-        fenced=parse_ids(getattr(header, "fenced_ids", None)),
+        fenced=parse_ids(header.fenced_ids),
     )
 
 

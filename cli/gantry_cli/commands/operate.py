@@ -179,7 +179,7 @@ The same in a manifest: spec.forget: {id: cleanup-7, brokerId: 4}"""
 )
 @click.argument("group")
 @click.argument("broker", type=click.IntRange(1), metavar="BROKER_ID")
-@click.option("--id", "request", help="Identity of the request. [default: the time]")
+@click.option("--id", "request", help="Identity of the request. [default: the time, and the id]")
 @manner_options
 @asynchronous
 async def forget(group: str, broker: int, request: str | None, manner: Manner) -> int:
@@ -188,7 +188,7 @@ async def forget(group: str, broker: int, request: str | None, manner: Manner) -
     Refused for one that is alive, in sync, the master, or has a pod to come back in. Should its
     volume turn up, it joins as a new member and is filled.
     """
-    name = request or _by_hand()
+    name = request or f"{_by_hand()}-{broker}"  # several may be struck within a second
     return await _carry_out(group, lambda body: wishes.forgetting(body, broker, name), manner)
 
 

@@ -208,6 +208,7 @@ def role_change(group: BrokerGroup) -> RemotingCommand:
         broker_name=group.name,
         replicas=_replicas(group),
         min_in_sync_replicas=_minimum(group),
+        fenced_ids=_ids(group.fenced),
     )
     return request(
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,

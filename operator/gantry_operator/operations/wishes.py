@@ -14,6 +14,7 @@ from gantry_protocol.errors import GantryError
 from gantry_operator.models import BrokerGroupStatus
 from gantry_operator.plan.approval import told
 from gantry_operator.plan.conditions import find
+from gantry_operator.plan.fencing import told_fenced
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def fencing(body: Body, ordinals: Iterable[int], *, fenced: bool) -> SpecWish:
             return None
         if fenced and (why := _kept_back(later)):
             return End(False, why)
-        out = {one.replica for one in _status(later).members if one.state == "Fenced"}
+        out = told_fenced(_status(later), range(replicas))
         if (out >= named if fenced else out.isdisjoint(named)) and _is_ready(later):
             return End(True, f"{'Fenced' if fenced else 'Let in again'} in {name}: {listed}.")
         return None

@@ -10,6 +10,7 @@ Rules protected:
   its pod. Otherwise nothing is done, and the status says what to do.
 * No master is fenced: the mastership moves first, to a replica that is not to be fenced.
 * One member at a time, and each is judged by what the controllers say then; they judge again.
+* Nobody is fenced before the first election, which needs all members.
 
 A member is let in again at any time, since that takes nothing from anybody.
 """
@@ -22,11 +23,12 @@ import msgspec
 
 from gantry_operator.plan.actions import FenceMember, UnfenceMember
 from gantry_operator.plan.broker_steps import PlanStep, move_masterships
+from gantry_operator.plan.conditions import find
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gantry_protocol.admin import MemberView
 
@@ -89,7 +91,8 @@ def fence(
             (group, member)
             for group in groups
             for member in group.view.members
-            if not member.fenced and home_of(group, member, before) == ordinal
+            if group.view.master_epoch > 0 and not member.fenced
+            if home_of(group, member, before) == ordinal
         ]
         for group, member in here:
             short = _falls_short(group, member, minimum_now(group.view, min_in_sync))
@@ -138,6 +141,18 @@ def _falls_short(group: ObservedGroup, member: MemberView, minimum: int) -> str:
     )
 
 
+def told_fenced(status: BrokerGroupStatus, ordinals: Iterable[int]) -> set[int]:
+    """The ordinals that are fenced, by the status of a group that is well otherwise.
+
+    That of one with shards tells of no members: whoever is not in sync in all of them is it.
+    """
+    if status.members:
+        told = (one.replica for one in status.members if one.state == "Fenced")
+        return {ordinal for ordinal in told if ordinal is not None}
+    somebody = find(status.conditions, CONDITION) is not None
+    return set(ordinals) - set(status.in_sync_replicas) if somebody else set()
+
+
 def report_fenced(
     conditions: Conditions, groups: Sequence[ObservedGroup], before: Mapping[int, int]
 ) -> None:
@@ -150,8 +165,5 @@ def report_fenced(
                 found.add(f"broker {member.broker_id}" if ordinal is None else f"replica {ordinal}")
     if found:
         names = ", ".join(sorted(found))
-        text = (
-            f"No part is taken by {names}: neither serves, nor may be elected. kubectl gantry "
-            "unfence lets a replica in again."
-        )
+        text = f"Fenced: {names}; kubectl gantry unfence lets a replica in again."
         conditions.set(CONDITION, "True", Reason.MEMBERS_FENCED, text)

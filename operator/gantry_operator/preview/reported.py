@@ -25,11 +25,11 @@ from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROU
 from gantry_operator.cache import Cache, Key, reference
 from gantry_operator.models import BrokerGroupStatus, ControllerGroupStatus, FrontGroupStatus
 from gantry_operator.plan.conditions import find
+from gantry_operator.plan.fencing import told_fenced
 from gantry_operator.plan.observed import PodView, pod_view
 
 if TYPE_CHECKING:
     from gantry_operator.models import Condition
-    from gantry_operator.models.broker_group import ShardsStatus
 
 Body = dict[str, Any]
 
@@ -67,7 +67,7 @@ class ReportedQuorum:
             return unseen
         pods = self._pods(BROKER_GROUP.kind, resource)
         if resource != name:
-            return self._shard(name, body, status.shards, pods)
+            return self._shard(name, body, status, pods)
         if not status.members:
             return NotDeclared()
         return self._view(name, body["metadata"]["uid"], _members(status, pods), status)
@@ -89,18 +89,19 @@ class ReportedQuorum:
         )
 
     def _shard(
-        self, name: str, body: Body, shards: ShardsStatus | None, pods: list[PodView]
+        self, name: str, body: Body, status: BrokerGroupStatus, pods: list[PodView]
     ) -> GroupView | NotDeclared | Unreachable:
         """One of many, of which the status has sums only: that suffices where all are well."""
-        index = names.shard_index(name)
+        index, shards = names.shard_index(name), status.shards
         if shards is None or index >= shards.count:
             return NotDeclared()
         if shards.worst is not None:
             return Unreachable(f"{shards.worst.name} is not Ready: {shards.worst.message}")
+        homes = {pod.ordinal: pod for pod in pods if pod.ordinal is not None}
+        out = told_fenced(status, homes)
         members = [
-            _member((pod.ordinal or 0) + 1, pod, "InSync")
-            for pod in pods
-            if pod.ordinal is not None
+            _member(ordinal + 1, pod, "Fenced" if ordinal in out else "InSync")
+            for ordinal, pod in homes.items()
         ]
         led = [one.pod for one in shards.masters for _ in range(one.masters)]
         masters = {pod.name: (pod.ordinal or 0) + 1 for pod in pods}

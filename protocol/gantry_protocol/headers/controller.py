@@ -258,7 +258,10 @@ class CleanBrokerDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotifyBrokerRoleChangedRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """NotifyBrokerRoleChanged (1008), oneway; the body is a ``SyncStateSetBody``."""
+    """NotifyBrokerRoleChanged (1008), oneway; the body is a ``SyncStateSetBody``.
+
+    ``fenced_ids``: as of GetReplicaInfo.
+    """
 
     master_epoch: WireEpoch
     sync_state_set_epoch: WireEpoch
@@ -271,3 +274,4 @@ class NotifyBrokerRoleChangedRequestHeader(msgspec.Struct, frozen=True, rename="
     broker_name: str | None = None
     replicas: Int32 | None = None
     min_in_sync_replicas: Int32 | None = None
+    fenced_ids: str | None = None

@@ -12,6 +12,7 @@ from gantry_protocol.errors import GantryError
 from integration.operator.operator_world import World
 from integration.operator.test_announced import gantry, writes
 from integration.operator.test_hibernation import claims, is_asleep
+from integration.operator.test_shards import up as sharded
 from integration.operator.test_steps import deletions, rolled
 from integration.operator.test_supervised import SUPERVISED, status, waits
 from support.api_faults import Rule
@@ -236,3 +237,23 @@ async def test_a_ghost_is_forgotten_on_request(world: World) -> None:
         code, out, _ = await gantry(world, "forget", "orders", "3", "--wait")
         assert code == 1, "it has a pod"
         assert "has a pod, orders-broker-2" in out
+
+
+async def test_with_shards_all_members_of_a_pod_are_fenced(world: World) -> None:
+    async with world.operator():
+        await sharded(world, 2)
+        code, out, error = await gantry(world, "fence", "orders", "1", "--wait")
+        assert (code, error) == (0, "")
+        assert "Fence orders-broker-1 of orders_0" in out
+        assert out.splitlines()[-1] == f"Fenced in {ORDERS}: replica 1."
+        assert world.quorum.log.count("fence 2") == 2
+        code, out, error = await gantry(world, "fence", "orders", "1")
+        assert (code, out) == (0, "It is as wished already.\n")
+        code, out, error = await gantry(world, "unfence", "orders", "1", "--dry-run")
+        assert (code, error) == (0, "")
+        assert "Let orders-broker-1 of orders_1 in again" in out
+        code, out, error = await gantry(world, "unfence", "orders", "1", "--wait")
+        assert (code, error) == (0, "")
+        assert world.quorum.log.count("unfence 2") == 2
+        code, _, error = await gantry(world, "forget", "orders", "2")
+        assert "use gantry forget SHARD --member 2" in error

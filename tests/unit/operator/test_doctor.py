@@ -914,7 +914,7 @@ def test_a_fenced_replica_is_told_once_and_is_no_trouble() -> None:
         ("conditions", Level.WARN),
         ("replicas", Level.WARN),
     ]
-    assert "No part is taken by replica 2" in found[0].message
+    assert "Fenced: replica 2;" in found[0].message
     assert "Each restart of a replica makes sends wait" in found[1].message
     orders["spec"]["fenced"] = []
     assert "pods" in {one.check for one in amiss(examined(material))}

@@ -123,6 +123,14 @@ def test_one_whose_pod_is_away_is_known_by_the_status() -> None:
     assert step(seen) == FenceMember(broker_id=4), "who lives there now, and not a ghost"
 
 
+def test_a_new_group_elects_before_anybody_is_fenced() -> None:
+    born = members(
+        {"in_sync": False}, {"in_sync": False}, {"in_sync": False},
+        master_epoch=0, master_broker_id=None,
+    )  # fmt: skip
+    assert step(broker_world(brokers(fenced=[2]), known=born)) is None
+
+
 def test_a_group_with_a_fenced_replica_is_as_wished() -> None:
     seen = fenced_world()
     assert step(seen) is None

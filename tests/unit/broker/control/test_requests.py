@@ -186,6 +186,7 @@ FULL = {
     "topicsVersion": "9",
     "groupUid": "u",
     "drainingIds": "2;3",
+    "fencedIds": "4",
 }
 VIEW = ControllerView(
     master_epoch=Epoch(6),
@@ -198,6 +199,7 @@ VIEW = ControllerView(
     min_in_sync=2,
     replicas=3,
     draining=ids(2, 3),
+    fenced=ids(4),
 )
 
 
@@ -232,6 +234,20 @@ def test_an_election_takes_the_set_epoch_from_its_header() -> None:
     kept = answer({**FULL, "syncStateSetEpoch": "11"}, body, code=2011)
     assert requests.read_election(kept, Known()).view == view
     assert requests.read_election(answer({}, b"", code=2012), Known()).view is None
+
+
+def test_every_answer_says_who_is_fenced() -> None:
+    """Or one would let a member in that another has fenced, at the same epochs."""
+    group = b'{"brokerAddrs":{},"brokerName":"g","cluster":"c"}'
+    body = b'{"brokerMemberGroup":%b,"syncStateSet":[1,2]}' % group
+    asked = answer({**FULL, "syncStateSetEpoch": "4"})
+    views = [
+        requests.read_replica_info(answer(FULL), Known()).view,
+        requests.read_registration(answer(FULL), Known()).view,
+        requests.read_election(answer({**FULL, "syncStateSetEpoch": "4"}, body), Known()).view,
+        requests.read_notice(asked, Known()).view,
+    ]
+    assert [view is not None and view.fenced for view in views] == 4 * [ids(4)]
 
 
 def test_what_an_answer_leaves_out_stays_known() -> None:

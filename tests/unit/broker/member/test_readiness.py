@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.member.readiness import BETWEEN_MASTERS_S, Readiness, Standing
+from gantry_broker.member.readiness import BETWEEN_MASTERS_S, FENCED, Readiness, Standing
 
 IDLE = Standing(
     leaving=False,
@@ -30,6 +30,7 @@ SERVING = IDLE._replace(serving=True)
         (IDLE._replace(disk="its disk is full"), False, "no master to follow; its disk is full"),
         (SERVING._replace(alone="cut off", disk="x"), False, "cut off"),
         (SERVING._replace(leaving=True, joined=False), False, "leaving"),
+        (IDLE._replace(fenced=True), False, FENCED),
     ],
 )
 def test_the_answer_is_the_first_reason(standing: Standing, ready: bool, reason: str) -> None:
@@ -41,3 +42,9 @@ def test_a_member_stays_ready_for_a_while_between_two_masters() -> None:
     readiness.look(SERVING, 100.0)
     assert readiness.look(IDLE, 100.0 + BETWEEN_MASTERS_S) == (True, "between two masters")
     assert readiness.look(IDLE, 100.1 + BETWEEN_MASTERS_S) == (False, "no master to follow")
+
+
+def test_a_fenced_member_is_not_ready_at_once() -> None:
+    readiness = Readiness()
+    assert readiness.look(IDLE._replace(following=True), 100.0)[0]
+    assert readiness.look(IDLE._replace(fenced=True), 100.1) == (False, FENCED)

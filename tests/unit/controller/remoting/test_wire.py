@@ -7,8 +7,10 @@ them unchecked.
 import json
 
 import pytest
-from gantry_controller.metadata.events import DeclareGroup
+from gantry_controller.metadata.events import DeclareGroup, FenceMember, encode_event
+from gantry_controller.remoting.replies import role_change
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import BrokerId
 from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
@@ -343,6 +345,25 @@ class TestReplicaInfo:
             ("topicsVersion", "0"),
         }
         assert answer.body == b'{"syncStateSet":[1],"syncStateSetEpoch":1}'
+
+
+class TestFenced:
+    async def test_every_answer_about_the_group_names_who_is_fenced(self, harness: Harness) -> None:
+        await three_in_sync(harness)
+        group = harness.machine.state.groups[CLUSTER, NAME]
+        assert "fencedIds" not in (role_change(group).ext or {}), "Java brokers see nothing new"
+        event = FenceMember(
+            cluster=CLUSTER,
+            name=NAME,
+            broker_id=BrokerId(3),
+            fenced=True,
+            live=harness.watchman.live_members(group),
+        )
+        result = harness.quorum._apply(encode_event(event))
+        assert result.group is not None
+        answers = [harness.call(1004, GROUP), harness.register(2), harness.elect(1)]
+        answers.append(role_change(result.group))
+        assert [(one.ext or {}).get("fencedIds") for one in answers] == 4 * ["3"]
 
 
 class TestAdmin:
