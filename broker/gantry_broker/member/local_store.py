@@ -241,7 +241,7 @@ class LocalStore:
         return lite.counts.get(parent, 0) if parent else len(lite)
 
     def lite_end(self, queue: str) -> Offset | None:
-        """Where it ends; see ``Store``."""
+        """The end of one; see ``Store``."""
         head = self.messages.lite.head(queue)
         return None if head is None else Offset(head.last + 1)
 
