@@ -27,7 +27,7 @@ from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
-from gantry_protocol.remoting.server import Connection, RemotingServer
+from gantry_protocol.remoting.server import Connection, Handler, RemotingServer
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import Tls, TlsCollector
 from gantry_protocol.tracing.export import TracingCollector, span_export
@@ -64,11 +64,20 @@ from gantry_controller.remoting.guard import MEMBERS, Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.masters import Masters
 from gantry_controller.remoting.notifier import Notifier
-from gantry_controller.settings import ControllerSettings, Peer, members_of, read_token
+from gantry_controller.settings import (
+    ControllerSettings,
+    Peer,
+    members_of,
+    parse_listeners,
+    read_token,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from gantry_protocol.remoting.tls_transport import ServedTls
+
+LISTENER = "listener-"
 LOG_DIRECTORY = "raft"
 LOCK_WAIT_S = 10.0  # the predecessor of a restarted pod may still be closing its log
 STOP_GRACE_S = 0.5
@@ -84,7 +93,7 @@ class Controller:
     """A running node; ``start`` it, and ``stop`` it even if ``start`` failed.
 
     Attributes:
-        ports: what is listened on, by purpose: raft, remoting, nameserver, http.
+        ports: what is listened on: raft, remoting, nameserver, http, and listener-NAME for each.
     """
 
     node_type: type[RaftNode] = RaftNode
@@ -134,16 +143,21 @@ class Controller:
             self.guard,
         )
         self._add_handlers()
+        self._listeners = parse_listeners(settings.listeners)
         self.limits = fair_limits()
         turns = Turns()
+        served: list[tuple[str, Handler, ServedTls]] = [
+            ("remoting", self.dispatcher.handle, MixedPort(self.member_tls, MEMBERS)),
+            ("nameserver", self.dispatcher.handle_named, self.tls),
+        ]
+        for name in self._listeners:
+            outside = partial(self.dispatcher.handle_outside, name)
+            served.append((LISTENER + name, outside, self.tls))
         self._servers = {
             name: RemotingServer(
                 handler, on_close=self._connection_closed, limits=self.limits, turns=turns, tls=tls
             )
-            for name, handler, tls in (
-                ("remoting", self.dispatcher.handle, MixedPort(self.member_tls, MEMBERS)),
-                ("nameserver", self.dispatcher.handle_named, self.tls),
-            )
+            for name, handler, tls in served
         }
         cover = HttpCover(self.member_tls) if self.member_tls.is_on else None
         self._http = HttpServer(ready=self._ready, token=self._token, cover=cover)
@@ -270,6 +284,7 @@ class Controller:
         for name, port in (
             ("remoting", settings.remoting_port),
             ("nameserver", settings.nameserver_port),
+            *((LISTENER + name, port) for name, port in self._listeners.items()),
         ):
             server = self._servers[name]
             self.ports[name] = await server.start(settings.bind, port)

@@ -20,14 +20,19 @@ from gantry_protocol.tls.settings import TlsSettings
 from gantry_protocol.types import NodeId
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from gantry_controller.metadata.listeners import LISTENERS_MAX, NAME
+
 REMOTING_PORT = 9878
 NAMESERVER_PORT = 9876
 RAFT_PORT = 9879
 HTTP_PORT = 9880
 
-Port = Annotated[int, Field(ge=0, le=65535)]
+PORT_MAX = 65535
+
+Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 
 _ORDINAL = re.compile(r"-(\d+)$")
+_LISTENER = re.compile(rf"({NAME})=([0-9]{{1,5}})")
 _PEER = re.compile(r"^(\d+)=(\[[^\]]+\]|[^:]+)(?::(\d+))?(?::(\d+))?(?::(\d+))?$")
 
 
@@ -129,10 +134,22 @@ class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
         default=NAMESERVER_PORT,
         description="Port of the name service, for clients; it serves nothing else.",
     )
+    listeners: str = Field(
+        default="",
+        description="Ports of the name service for clients outside of the cluster, as "
+        "name=port,name=port. They are told the addresses that a group has declared for the "
+        "listener of that name, and no others. At most 4.",
+    )
     raft_port: Port = Field(default=RAFT_PORT, description="Port for the other controllers.")
     http_port: Port = Field(
         default=HTTP_PORT, description="Port of the admin API, probes and metrics."
     )
+
+    @field_validator("listeners")
+    @classmethod
+    def _must_be_listeners(cls, value: str) -> str:
+        parse_listeners(value)
+        return value
 
     @field_validator("bind", "advertise")
     @classmethod
@@ -237,6 +254,25 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
     if not peers:
         raise ValueError(f"{text!r} names no member")
     return tuple(peers[number] for number in sorted(peers))
+
+
+def parse_listeners(text: str) -> dict[str, int]:
+    """The port of each listener that ``name=port,…`` names.
+
+    Raises:
+        ValueError: a part is malformed, a name comes twice, or there are too many.
+    """
+    found: dict[str, int] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = _LISTENER.fullmatch(part)
+        if match is None or int(match.group(2)) > PORT_MAX:
+            raise ValueError(f"{part!r} is not name=port, as in outside=9890")
+        if match.group(1) in found:
+            raise ValueError(f"{part!r}: a listener of that name has a port already")
+        found[match.group(1)] = int(match.group(2))
+    if len(found) > LISTENERS_MAX:
+        raise ValueError(f"there are {len(found)} listeners, and {LISTENERS_MAX} at most")
+    return found
 
 
 def members_of(settings: ControllerSettings, contacts: dict[NodeId, str]) -> dict[NodeId, Peer]:

@@ -46,18 +46,35 @@ class AdminView(BaseModel):
         return self.model_dump_json(by_alias=True)
 
 
+class AdvertisedMember(AdminView):
+    """Where clients of one listener are led, as host:port; empty: nowhere.
+
+    ``route`` stands for the group while this member is its master, ``own`` for the member.
+    """
+
+    broker_id: Annotated[int, Field(ge=1)]
+    route: Annotated[str, Field(max_length=300)]
+    own: Annotated[str, Field(max_length=300)]
+
+
 class GroupDeclaration(AdminRequest):
     """PUT /v1/groups/{cluster}/{name}: what the owner of a broker group wants it to be.
 
     ``uid`` is the identity of the object behind it: a second object of the same name is another
     group. ``route_address`` is the address clients are sent to as broker 0; None means the master's
-    own.
+    own. ``listeners``: the same for clients that come in from outside of the cluster.
     """
 
     uid: Annotated[str, Field(min_length=1, max_length=128)]
     replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
     min_in_sync_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
     route_address: str | None = None
+    listeners: dict[str, list[AdvertisedMember]] = Field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The wire form; without listeners it is one that older controllers know, too."""
+        left_out = None if self.listeners else {"listeners"}
+        return self.model_dump_json(by_alias=True, exclude=left_out)
 
 
 MAX_FRONT_PORTS = 64
@@ -283,6 +300,7 @@ class GroupView(AdminView):
     replicas: int | None = None
     min_in_sync_replicas: int | None = None
     route_address: str | None = None
+    listeners: dict[str, list[AdvertisedMember]] = Field(default_factory=dict)
     master_broker_id: int | None = None
     master_address: str | None = None
     master_epoch: int

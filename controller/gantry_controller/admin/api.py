@@ -57,6 +57,7 @@ from gantry_controller.metadata.events import (
     RetireGroup,
     encode_event,
 )
+from gantry_controller.metadata.listeners import listeners_of
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
@@ -255,9 +256,12 @@ class AdminApi:
             replicas=wish.replicas,
             min_in_sync_replicas=wish.min_in_sync_replicas,
             route_address=wish.route_address,
+            listeners=listeners_of(wish.listeners),
         )
         group = self._machine.group(cluster, name)
-        if group is None or not _is_declared(group, wish):
+        if group is None or not _is_declared(group, event):
+            if event.listeners:
+                self.all_must_know_its_events()
             group = (await self.write(event)).group
         assert group is not None
         return _json(self._view(group))
@@ -539,7 +543,7 @@ def _key(request: web.Request) -> tuple[str, str]:
     return request.match_info["cluster"], request.match_info["name"]
 
 
-def _is_declared(group: BrokerGroup, wish: GroupDeclaration) -> bool:
+def _is_declared(group: BrokerGroup, wish: DeclareGroup) -> bool:
     known = group.declaration
     return (
         not group.retired
@@ -549,8 +553,15 @@ def _is_declared(group: BrokerGroup, wish: GroupDeclaration) -> bool:
             known.replicas,
             known.min_in_sync_replicas,
             known.route_address,
+            known.listeners,
         )
-        == (wish.uid, wish.replicas, wish.min_in_sync_replicas, wish.route_address)
+        == (
+            wish.uid,
+            wish.replicas,
+            wish.min_in_sync_replicas,
+            wish.route_address,
+            wish.listeners,
+        )
     )
 
 

@@ -15,6 +15,7 @@ from gantry_controller.liveness.core.claims import RefusedClaim
 from gantry_controller.liveness.core.table import DrainReport, Tier
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.confirmed import Loss
+from gantry_controller.metadata.listeners import as_wished
 from gantry_controller.metadata.state import BrokerGroup, Member
 
 
@@ -96,6 +97,7 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         replicas=None if wish is None else wish.replicas,
         min_in_sync_replicas=None if wish is None else wish.min_in_sync_replicas,
         route_address=None if wish is None else wish.route_address,
+        listeners={} if wish is None else as_wished(wish.listeners),
         master_broker_id=group.master_id,
         master_address=None if group.master is None else group.master.address,
         master_epoch=group.master_epoch,

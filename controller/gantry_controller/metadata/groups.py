@@ -22,6 +22,7 @@ from gantry_controller.metadata.events import (
     RetireGroup,
 )
 from gantry_controller.metadata.fencing import without
+from gantry_controller.metadata.listeners import objection
 from gantry_controller.metadata.locks import end_locks
 from gantry_controller.metadata.queue_maps import disown
 from gantry_controller.metadata.results import Result, missing, refuse
@@ -59,7 +60,16 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
             f"minInSyncReplicas is {event.min_in_sync_replicas} "
             f"and must be between 1 and replicas, {event.replicas}",
         )
-    wish = Declaration(event.uid, event.replicas, event.min_in_sync_replicas, event.route_address)
+    problem = objection(event.listeners)
+    if problem is not None:
+        return refuse(ResponseCode.CONTROLLER_INVALID_REQUEST, problem)
+    wish = Declaration(
+        event.uid,
+        event.replicas,
+        event.min_in_sync_replicas,
+        event.route_address,
+        event.listeners,
+    )
     group = state.groups.get((event.cluster, event.name))
     if group is None:
         group = BrokerGroup(event.cluster, event.name)

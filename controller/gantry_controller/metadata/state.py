@@ -26,6 +26,7 @@ from gantry_controller.metadata.front_indexes import FrontIndexes, Fronts, Front
 from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.invariants import check_group
 from gantry_controller.metadata.kv import Namespace
+from gantry_controller.metadata.listeners import ListenedMember, Listener
 from gantry_controller.metadata.switches import AccessSwitch
 from gantry_controller.metadata.topic_index import TopicIndex
 from gantry_controller.metadata.topic_table import Topic, TopicTable
@@ -85,6 +86,7 @@ class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     replicas: int
     min_in_sync_replicas: int
     route_address: str | None = None
+    listeners: tuple[Listener, ...] = ()
 
 
 class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -588,10 +590,10 @@ LAYOUT = layout_of(
         Namespace,
         *(Floor, Loss, Fronts, FrontSlot, Drain),
         *(QueueMap, MappedQueue, Segment, EndedMaps),
-        *(Rule, User, AccessSwitch),
+        *(Rule, User, AccessSwitch, Listener, ListenedMember),
     ),
     # An attribute, and fields of events, that older versions refuse.
-    (*MetadataState.REPLICATED, READERS, "owners", "beside"),
+    (*MetadataState.REPLICATED, READERS, "owners", "beside", "listeners"),
 )
 """Tells this version's way to write the state from others'."""
 

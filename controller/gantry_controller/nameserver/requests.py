@@ -103,7 +103,7 @@ class NameRequests:
         topic = from_ext(GetRouteInfoRequestHeader, exchange.request.ext).topic
 
         def answer() -> Work[RemotingCommand]:
-            route = yield from routes.topic_route(self._machine.state, topic)
+            route = yield from routes.topic_route(self._machine.state, topic, exchange.listener)
             if route is None:
                 remark = NO_ROUTE.format(topic=topic)
                 return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -118,7 +118,7 @@ class NameRequests:
 
     def _cluster_info(self, exchange: Exchange) -> None:
         def answer() -> Work[RemotingCommand]:
-            body = yield from routes.cluster_info(self._machine.state)
+            body = yield from routes.cluster_info(self._machine.state, exchange.listener)
             return reply(exchange.request, body=body)
 
         self._dispatcher.read_in_turns(exchange, answer)

@@ -7,6 +7,10 @@ Without either it is the master's own. Where a topic of the group has readers, i
 stand behind that by their own ids and addresses, except at fronts. Brokers of the old kind appear
 as they reported themselves.
 
+Who came in by a listener is given the addresses that were declared for it and no others
+(``metadata.listeners``): a group without any is in no route there, nor are fronts and brokers of
+the old kind.
+
 A mapped topic may be written at the groups that take messages for some queue of it; clients that
 know static topics (RIP-21) are told which ones. Who has been wiped, or is being drained, shows no
 topic that may be written, the template included, so producers neither send there nor create topics
@@ -29,6 +33,7 @@ from gantry_protocol.hosts import join_address
 from gantry_protocol.names import REPLY_SUFFIX
 
 from gantry_controller.metadata.fronts import at_fronts
+from gantry_controller.metadata.listeners import Listener, route_at
 from gantry_controller.metadata.names import ordered_queues
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
 from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic
@@ -53,8 +58,10 @@ class Route(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
-    """The route of ``topic``; None if no group with the topic can be reached."""
+def topic_route(
+    state: MetadataState, topic: str, listener: str | None = None
+) -> Work[Route | None]:
+    """The route of ``topic``; None if no group with the topic can be reached by ``listener``."""
     keys = yield from _keys_with(state, topic)
     names: dict[str, None] = {}
     twice: str | None = None
@@ -64,7 +71,7 @@ def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
     for place, key in enumerate(keys, start=1):
         if place % BITS == 0:
             yield
-        found = _part_in_route(state, key, topic)
+        found = _part_in_route(state, key, topic, listener)
         if found is None:
             continue
         if key[1] in names:
@@ -122,11 +129,11 @@ def _keys_with(state: MetadataState, topic: str) -> Work[list[GroupKey]]:
 
 
 def _part_in_route(
-    state: MetadataState, key: GroupKey, topic: str
+    state: MetadataState, key: GroupKey, topic: str, listener: str | None
 ) -> tuple[BrokerData, QueueData] | None:
     """What one group adds to the route of ``topic``; None without the topic or an address."""
     config = _config(state, key, topic)
-    addresses = None if config is None else _client_addresses(state, key)
+    addresses = None if config is None else _client_addresses(state, key, listener)
     if config is None or not addresses:
         return None
     cluster, name = key
@@ -158,11 +165,13 @@ def _name_in(topic: str) -> str:
     return topic.removesuffix(REPLY_SUFFIX)
 
 
-def _client_addresses(state: MetadataState, key: GroupKey) -> dict[int, str]:
+def _client_addresses(state: MetadataState, key: GroupKey, listener: str | None) -> dict[int, str]:
     group = state.find(*key)
     imported = state.imports.get(key)
     if group is not None and group.retired:
         return {}
+    if listener is not None:
+        return {} if group is None else _addresses_at(state, group, listener)
     if group is None or (group.declaration is None and imported):
         return {item.broker_id: item.address for item in imported or ()}
     front = at_fronts(state, key)
@@ -174,6 +183,21 @@ def _client_addresses(state: MetadataState, key: GroupKey) -> dict[int, str]:
     if group.master is None:
         return {}
     return {MASTER_ID: group.master.address, **_readers(state, group)}
+
+
+def _addresses_at(state: MetadataState, group: BrokerGroup, listener: str) -> dict[int, str]:
+    found = _listener(group, listener)
+    if found is None or not group.had_master:
+        return {}
+    address = route_at(found, group.master_id, group.sync_state_set)
+    own: dict[int, str] = {item.broker_id: item.own for item in found.members if item.own}
+    readers = {item: own[item] for item in _readers(state, group) if item in own}
+    return {} if address is None else {MASTER_ID: address, **readers}
+
+
+def _listener(group: BrokerGroup, name: str) -> Listener | None:
+    wish = group.declaration
+    return next((item for item in wish.listeners if item.name == name), None) if wish else None
 
 
 def _readers(state: MetadataState, group: BrokerGroup) -> dict[int, str]:
@@ -190,10 +214,12 @@ def _readers(state: MetadataState, group: BrokerGroup) -> dict[int, str]:
     }
 
 
-def broker_data(state: MetadataState, key: GroupKey) -> BrokerData:
+def broker_data(state: MetadataState, key: GroupKey, listener: str | None = None) -> BrokerData:
     """The brokers' own addresses, for administrators and brokers: the master as 0."""
     cluster, name = key
     group = state.find(*key)
+    if listener is not None:
+        return BrokerData({} if group is None else _members_at(group, listener), name, cluster)
     addresses = {item.broker_id: item.address for item in state.imports.get(key, ())}
     if group is not None and not (group.declaration is None and addresses):
         addresses = _member_addresses(group)
@@ -207,7 +233,16 @@ def _member_addresses(group: BrokerGroup) -> dict[int, str]:
     }
 
 
-def cluster_info(state: MetadataState) -> Work[bytes]:
+def _members_at(group: BrokerGroup, listener: str) -> dict[int, str]:
+    found = _listener(group, listener)
+    return {
+        MASTER_ID if item.broker_id == group.master_id else item.broker_id: item.own
+        for item in (() if found is None else found.members)
+        if item.own and group.member(item.broker_id) is not None
+    }
+
+
+def cluster_info(state: MetadataState, listener: str | None = None) -> Work[bytes]:
     """GetBrokerClusterInfo (106): every group with its brokers, and the groups of each cluster.
 
     Upstream keys the first by name alone; of two groups of one name in two clusters the later
@@ -222,7 +257,7 @@ def cluster_info(state: MetadataState) -> Work[bytes]:
     while some := list(islice(shown, BITS)):
         if parts:
             yield
-        table = {name: broker_data(state, key) for name, key in some}
+        table = {name: broker_data(state, key, listener) for name, key in some}
         parts.append(encode_body(table)[1:-1])
     info = {
         "brokerAddrTable": msgspec.Raw(b"{%b}" % b",".join(parts)),

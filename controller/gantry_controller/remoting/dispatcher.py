@@ -14,7 +14,9 @@ An answer that grows with the number of groups is made in turns of the loop (``t
 returns work, not the answer.
 
 What changes the quorum's state is first shown to the guard (``guard``). The port of the name
-service serves the rows that say so, and no others.
+service serves the rows that say so, and no others. Ports of listeners, which are reached from
+outside of the cluster, serve even fewer (``AT_LISTENERS``): what clients ask for and nothing that
+changes anything. The listener's name is noted in the request, which goes with it to the leader.
 
 Every request is answered within ``ANSWER_WITHIN_S``, but for those that ask to wait for longer and
 are held (``hold``). A Java broker closes its connection after 3 s without an answer, and upstream
@@ -53,6 +55,20 @@ NOT_LEADER_REMARK = "The controller is not in leader state"
 WITH_INDEX = "gantryWithIndex"
 LOG_INDEX = "gantryLogIndex"
 """Extension fields: of a request that asks, and of its answer."""
+LISTENER = "gantryListener"
+"""The extension field with the name of the listener that a request came in by. Whoever writes it
+himself is shown the addresses of that listener, which he could ask for there as well."""
+AT_LISTENERS = frozenset(
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.GET_KVLIST_BY_NAMESPACE,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+    }
+)
+"""Reads that name no address, or those of the listener."""
 
 # Per request; to look a member up in its enumeration costs a tenth of a microsecond.
 _ANY, _ANY_AT_READ_INDEX = Answerer.ANY, Answerer.ANY_AT_READ_INDEX
@@ -127,6 +143,11 @@ class Exchange:
         return self.request.ext is not None and REDIRECTS in self.request.ext
 
     @property
+    def listener(self) -> str | None:
+        """The listener that the sender came in by; None: it is inside the cluster."""
+        return None if self.request.ext is None else self.request.ext.get(LISTENER)
+
+    @property
     def origin(self) -> int | None:
         """The number of the sender's connection; None if another node passed the request on."""
         return None if self.forwarded else self.connection.id
@@ -194,6 +215,17 @@ class Dispatcher:
         if found is None or not found[0].named or _is_members_heartbeat(request):
             return not_supported(request)
         return self._handle(connection, request, found, at_name_service=True)
+
+    def handle_outside(
+        self, listener: str, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """Serves one request at the port of a listener (a ``Handler`` once it has a name)."""
+        if request.code not in AT_LISTENERS:
+            return not_supported(request)
+        # Nobody outside is sent to another controller: that would be an address inside.
+        ext = {name: text for name, text in (request.ext or {}).items() if name != REDIRECTS}
+        request.ext = {**ext, LISTENER: listener}
+        return self.handle_named(connection, request)
 
     def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serves one request (``gantry_protocol.remoting.server.Handler``)."""

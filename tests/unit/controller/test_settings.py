@@ -3,7 +3,13 @@
 from pathlib import Path
 
 import pytest
-from gantry_controller.settings import ControllerSettings, members_of, parse_peers, read_token
+from gantry_controller.settings import (
+    ControllerSettings,
+    members_of,
+    parse_listeners,
+    parse_peers,
+    read_token,
+)
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
 from gantry_protocol.types import NodeId
@@ -43,6 +49,26 @@ def test_quorum_of_one_has_nobody_to_come_back_to(peers: str) -> None:
         load(name="c-0", peers=peers, rejoin="true")
     assert load(name="c-0", peers=peers, rejoin="true", join="true").rejoin
     assert load(name="c-0", peers=THREE, rejoin="true").rejoin
+
+
+def test_listeners_have_a_name_and_a_port_each() -> None:
+    assert parse_listeners(" outside=9890, lb-2=0,") == {"outside": 9890, "lb-2": 0}
+    assert load(listeners="outside=9890").listeners == "outside=9890"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "said"),
+    [
+        ("outside", "'outside' is not name=port"),
+        ("outside=65536", "'outside=65536' is not name=port"),
+        ("Outside=1", "'Outside=1' is not name=port"),
+        ("a=1,a=2", "a listener of that name has a port already"),
+        ("a=1,b=2,c=3,d=4,e=5", "there are 5 listeners, and 4 at most"),
+    ],
+)
+def test_other_listeners_are_refused(listeners: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(listeners=listeners)
 
 
 def test_own_number_wins_over_the_name() -> None:

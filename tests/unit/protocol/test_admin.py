@@ -2,6 +2,7 @@
 
 import pytest
 from gantry_protocol.admin import (
+    AdvertisedMember,
     ErrorView,
     EvidenceRequest,
     GroupDeclaration,
@@ -16,6 +17,17 @@ def test_json_is_camel_case_both_ways() -> None:
     declaration = GroupDeclaration(uid="u", replicas=3, min_in_sync_replicas=2)
     text = declaration.to_json()
     assert text == '{"uid":"u","replicas":3,"minInSyncReplicas":2,"routeAddress":null}'
+    assert GroupDeclaration.model_validate_json(text) == declaration
+
+
+def test_only_a_declaration_with_listeners_tells_of_them() -> None:
+    """Older controllers refuse what they do not know."""
+    member = AdvertisedMember(broker_id=1, route="h:1", own="h:2")
+    declaration = GroupDeclaration(
+        uid="u", replicas=3, min_in_sync_replicas=2, listeners={"outside": [member]}
+    )
+    text = declaration.to_json()
+    assert '"listeners":{"outside":[{"brokerId":1,"route":"h:1","own":"h:2"}]}' in text
     assert GroupDeclaration.model_validate_json(text) == declaration
 
 

@@ -43,6 +43,27 @@ class TestGroups:
         assert admin.harness.quorum.index == index
         assert (await admin.call("PUT", GROUP, {**WISH, "replicas": 5}))[1]["replicas"] == 5
 
+    async def test_listeners_are_part_of_the_wish(self, admin: Api) -> None:
+        members = [{"brokerId": 1, "route": "172.18.0.2:30911", "own": "172.18.0.2:31001"}]
+        wish = {**WISH, "listeners": {"outside": members}}
+        assert (await admin.call("PUT", GROUP, wish))[1]["listeners"] == wish["listeners"]
+        index = admin.harness.quorum.index
+        await admin.call("PUT", GROUP, wish)
+        assert admin.harness.quorum.index == index
+        wrong = [{**members[0], "own": "no-port"}]
+        status, refusal = await admin.call("PUT", GROUP, {**WISH, "listeners": {"outside": wrong}})
+        assert (status, refusal["error"]) == (409, "INVALID_REQUEST")
+        assert "Listener outside, broker 1" in refusal["message"]
+        assert (await admin.call("PUT", GROUP, WISH))[1]["listeners"] == {}
+
+    async def test_listeners_wait_for_the_last_controller(self, admin: Api) -> None:
+        """One of an older version would stop at an event with a field that it does not know."""
+        admin.harness.watchman.may_raise = lambda: False
+        assert (await admin.call("PUT", GROUP, WISH))[0] == 200
+        status, refusal = await admin.call("PUT", GROUP, {**WISH, "listeners": {"outside": []}})
+        assert (status, refusal["error"]) == (409, "INVALID_REQUEST")
+        assert "Not all controllers are of this version" in refusal["message"]
+
     async def test_view_shows_record_and_hearsay(self, admin: Api) -> None:
         await admin.three_in_sync()
         admin.harness.heartbeat(
