@@ -266,7 +266,7 @@ def parse_listeners(text: str) -> dict[str, int]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = _LISTENER.fullmatch(part)
         if match is None or int(match.group(2)) > PORT_MAX:
-            raise ValueError(f"{part!r} is not name=port, as in outside=9890")
+            raise ValueError(f"{part!r} is not name=port, as in outside=10930")
         if match.group(1) in found:
             raise ValueError(f"{part!r}: a listener of that name has a port already")
         found[match.group(1)] = int(match.group(2))

@@ -44,6 +44,9 @@ LABEL_SHARDS: Final = f"{GROUP}/shards"
 LABEL_TOOLS: Final = f"{GROUP}/tools"
 """`true` on any pod that may reach the ports of controllers that tools use; see
 `networkPolicy.toolsFrom`."""
+LABEL_LISTENER: Final = f"{GROUP}/listener"
+"""On the Services of a listener: its name. They go with it."""
+LABEL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 LABEL_REVISION: Final = "controller-revision-hash"
 
 APP_NAME: Final = "gantry"
@@ -123,6 +126,8 @@ FIRST_FRONT_PORT: Final = 10950
 """Of the broker group with index 0; each further index has the next one."""
 FIRST_SHARD_PORT: Final = 11100
 """Of the shard with index 0, at its pods and at the Service; each further one has the next."""
+FIRST_LISTENER_PORT: Final = 10930
+"""Of the first listener of a quorum, at its pods; each further one has the next."""
 OPERATOR_HTTP_PORT: Final = 8080
 
 DATA_DIR: Final = "/var/lib/gantry"
@@ -152,6 +157,9 @@ MAX_FRONT_GROUP_NAME: Final = 40
 which has at most 63 characters; `-front` takes 6."""
 MAX_FRONT_PORTS: Final = 64
 MAX_SHARDS: Final = 100
+MAX_LISTENERS: Final = 4
+MAX_LISTENER_NAME: Final = 12
+"""`NAME-at-LISTENER-8` of a broker group has 63 characters."""
 
 
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -235,6 +243,17 @@ def group_service(group: str) -> str:
 def master_service(group: str) -> str:
     """The Service that follows the role label."""
     return f"{group}-master"
+
+
+def listener_service(group: str, listener: str, ordinal_: int | None = None) -> str:
+    """The Service of a listener over all pods of a group, or over one of them."""
+    of_all = f"{group}-at-{listener}"
+    return of_all if ordinal_ is None else f"{of_all}-{ordinal_}"
+
+
+def listener_port(listener: str) -> str:
+    """Name of the port of a controller's container where a listener leads to."""
+    return f"at-{listener}"
 
 
 def front_deployment(group: str) -> str:

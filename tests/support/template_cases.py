@@ -161,7 +161,7 @@ REFUSED: list[tuple[str, Json]] = [
             "a sidecar's port must not",
             beside(ports=[{"name": name, "containerPort": 80, "protocol": "TCP"}]),
         )
-        for name in ("remoting", "http", "door-http", "group-3")
+        for name in ("remoting", "http", "door-http", "group-3", "at-outside")
     ),
     *(
         ("securityContext.anyUser leaves", {"securityContext": {"anyUser": True} | ids})

@@ -88,7 +88,10 @@ is found. */ -}}
   resources: [horizontalpodautoscalers] # of fronts; deleted when spec.autoscaling.enabled is set to false
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [services, configmaps]
+  resources: [services] # those of listeners are deleted with them
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [configmaps]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]

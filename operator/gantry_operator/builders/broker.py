@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
+from gantry_operator.builders.listeners import broker_listeners
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
@@ -76,6 +77,7 @@ def broker_objects(
         config_map(group, component, name, group.spec.config),
         services.headless(group, component, name, PORTS if shards is None else PORTS_OF_ALL_SHARDS),
         *_client_services(group, shards),
+        *broker_listeners(group, max(replicas, group.spec.replicas)),  # a node port is kept
         services.disruption_budget(group, component, name),
         *pipeline_objects(group, image=image),
         *broker_policy(group, fronts=fronts, shards=shards),

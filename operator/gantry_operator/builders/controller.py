@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
+from gantry_operator.builders.listeners import listener_ports, name_service_listeners
 from gantry_operator.builders.meta import Manifest, owned
 from gantry_operator.builders.network import controller_policy
 from gantry_operator.builders.tls import member_env, member_files, tls_env, tls_files
@@ -64,6 +65,7 @@ def controller_objects(
         services.cluster_ip(
             group, component, names.nameserver_service(group.metadata.name), CLIENT_PORTS
         ),
+        *name_service_listeners(group),
         services.disruption_budget(group, component, name),
         *controller_policy(group, operator_namespace),
         pods.statefulset(
@@ -116,10 +118,11 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: in
             pods.value("GANTRY_ADMIN_TOKEN_FILE", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
             pods.QUORUM_KEY_FILE,
             *_ALLOWANCE[group.spec.allow_unauthenticated],
+            *_listeners(group),
             *tls_env(group.spec.tls),
             *member_env(group.spec.member_tls),
         ),
-        ports=PORTS,
+        ports=(*PORTS, *listener_ports(group)),
         http_port=names.CONTROLLER_HTTP_PORT,
         requests=REQUESTS,
         secrets=(
@@ -130,3 +133,9 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: in
         ),
         grace_period_s=GRACE_PERIOD_S,
     )
+
+
+def _listeners(group: ControllerGroup) -> tuple[Manifest, ...]:
+    ports = zip(group.spec.clients.listeners, listener_ports(group), strict=True)
+    text = ",".join(f"{listener.name}={port}" for listener, (_, port) in ports)
+    return (pods.value("GANTRY_LISTENERS", text),) if text else ()

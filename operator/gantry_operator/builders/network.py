@@ -37,8 +37,9 @@ def controller_policy(group: ControllerGroup, operator_namespace: str) -> list[M
     name, component = group.metadata.name, names.CONTROLLER
     own = _pods(names.selector(component, name))
     tools = [_operator(operator_namespace), _tools(), *_peers(wish.tools_from)]
+    outside = (names.FIRST_LISTENER_PORT + n for n in range(len(group.spec.clients.listeners)))
     rules = [
-        _rule((names.NAMESERVER_PORT,), _peers(wish.clients_from)),
+        _rule((names.NAMESERVER_PORT, *outside), _peers(wish.clients_from)),
         _rule(
             (names.CONTROLLER_REMOTING_PORT,), [own, *map(_of, (names.BROKER, names.FRONT)), *tools]
         ),

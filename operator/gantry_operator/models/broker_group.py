@@ -14,6 +14,15 @@ from pydantic import Field
 from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
 from gantry_operator.models.changes import ChangeStatus, FailoverStatus  # noqa: TC001 - as below
+from gantry_operator.models.listeners import (
+    BY_NAME,
+    PLAIN_MESSAGE,
+    PLAIN_RULE,
+    BrokerListeners,
+    ListenerStatus,
+    are_distinct,
+    are_guarded,
+)
 from gantry_operator.models.network import BrokerNetworkPolicy
 from gantry_operator.models.operations import (
     SOMEBODY_SERVES,
@@ -90,6 +99,14 @@ class Clients(Model):
         default_factory=Door,
         description="The process beside each broker that keeps connections open in a failover.",
     )
+    listeners: BrokerListeners = Field(
+        default=(),
+        description=(
+            "Ways to the brokers from outside of the cluster, for clients that ask the "
+            "ControllerGroup's listener of the same name. At most 4; default none."
+        ),
+        json_schema_extra=BY_NAME,
+    )
 
     @property
     def has_door(self) -> bool:
@@ -143,6 +160,11 @@ SHARD_RULES = (
         "clients.route Master follows the role of a whole pod, and with shards a pod is the master "
         "of some groups only: set it to Group or Pod",
         lambda spec: spec.shards is None or spec.clients.route != "Master",
+    ),
+    Rule(
+        "!has(self.shards) || !has(self.clients.listeners) || self.clients.listeners.size() == 0",
+        "clients.listeners lead to one group, and with shards there are many: remove them",
+        lambda spec: spec.shards is None or not spec.clients.listeners,
     ),
     Rule(
         "!has(self.shards) || !has(self.switchover)",
@@ -319,6 +341,16 @@ class BrokerGroupSpec(Model):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            PLAIN_RULE,
+            PLAIN_MESSAGE,
+            lambda spec: are_guarded(spec.clients.listeners, spec.tls),
+        ),
+        Rule(
+            None,  # the list's key in the schema says so
+            "two listeners have one name: rename one of them",
+            lambda spec: are_distinct(spec.clients.listeners),
+        ),
         Rule(
             "!has(self.replication.minInSyncReplicas)"
             " || self.replication.minInSyncReplicas <= self.replicas",
@@ -523,6 +555,9 @@ class BrokerGroupStatus(Model):
             "x-kubernetes-list-map-keys": ["brokerId"],
         },
     )
+    listeners: tuple[ListenerStatus, ...] | None = Field(
+        default=None, description="Their addresses.", json_schema_extra=BY_NAME | NOT_NULLABLE
+    )
     tier: TierStatus | None = Field(
         default=None,
         description="How far the tier has come; absent without spec.tier and before a claim.",
@@ -565,10 +600,10 @@ class BrokerGroupStatus(Model):
             "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
             "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
             "Altered (while others have changed the pods), QueuesMoving (while queues of mapped "
-            "topics are to come or go), Fenced (while a replica is), "
-            "Hibernated (with spec.hibernated only), Paused, Ready, "
-            "which sums the others up, and while it is False Stalled or Reconciling, which tools "
-            "by the rules of kstatus read; one entry each."
+            "topics are to come or go), Fenced (while a replica is), ListenersServed (with "
+            "listeners only), Hibernated (with spec.hibernated only), Paused, Ready, which sums "
+            "the others up, and while it is False Stalled or Reconciling, which tools by the rules "
+            "of kstatus read; one entry each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",

@@ -311,12 +311,12 @@ class ContainerPort(Model):
         ),
         Rule(
             f"!has(self.name) || !(self.name in {listed(PORT_NAMES)})"
-            " && !self.name.startsWith('group-')",
-            f"a sidecar's port must not be named {', '.join(PORT_NAMES)} or group-…, by which "
-            "Services and monitors find Gantry's own: choose another name",
+            " && !self.name.matches('^(at|group)-')",
+            f"a sidecar's port must not be named {', '.join(PORT_NAMES)}, at-… or group-…, by "
+            "which Services and monitors find Gantry's own: choose another name",
             lambda port: (
                 port.name is None
-                or (port.name not in PORT_NAMES and not port.name.startswith("group-"))
+                or (port.name not in PORT_NAMES and not port.name.startswith(("at-", "group-")))
             ),
         ),
     )

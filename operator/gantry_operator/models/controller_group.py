@@ -8,6 +8,15 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
+from gantry_operator.models.listeners import (
+    BY_NAME,
+    PLAIN_MESSAGE,
+    PLAIN_RULE,
+    ControllerClients,
+    ListenerStatus,
+    are_distinct,
+    are_guarded,
+)
 from gantry_operator.models.network import ControllerNetworkPolicy
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
@@ -100,6 +109,9 @@ class ControllerGroupSpec(Model):
         ),
         json_schema_extra=NOT_NULLABLE,
     )
+    clients: ControllerClients = Field(
+        default_factory=ControllerClients, description="How clients reach the name service."
+    )
     network_policy: ControllerNetworkPolicy = Field(
         default_factory=ControllerNetworkPolicy,
         description="Who may open connections to the controllers, as a NetworkPolicy.",
@@ -113,6 +125,16 @@ class ControllerGroupSpec(Model):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            PLAIN_RULE,
+            PLAIN_MESSAGE,
+            lambda spec: are_guarded(spec.clients.listeners, spec.tls),
+        ),
+        Rule(
+            None,  # the list's key in the schema says so
+            "two listeners have one name: rename one of them",
+            lambda spec: are_distinct(spec.clients.listeners),
+        ),
         Rule(
             "has(self.clusterUid) == has(oldSelf.clusterUid)"
             " && (!has(self.clusterUid) || self.clusterUid == oldSelf.clusterUid)",
@@ -177,6 +199,9 @@ class ControllerGroupStatus(Model):
     )
     cluster_uid: str | None = Field(
         default=None, description="Identity under which the controllers run."
+    )
+    listeners: tuple[ListenerStatus, ...] | None = Field(
+        default=None, description="Their addresses.", json_schema_extra=BY_NAME | NOT_NULLABLE
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),

@@ -58,6 +58,7 @@ _IDENTITY = (
     "ha_port",
     "http_port",
     "join",
+    "listeners",
     "name",
     "nameserver_port",
     "node_id",

@@ -29,6 +29,7 @@ from gantry_operator.plan.fencing import homes_before, report_fenced
 from gantry_operator.plan.group_report import report_group
 from gantry_operator.plan.headline import headline
 from gantry_operator.plan.hibernation import is_off, report_hibernation, report_off
+from gantry_operator.plan.listeners import broker_status_of, report_listeners
 from gantry_operator.plan.minimum import raising
 from gantry_operator.plan.reasons import GROWTH, Reason
 from gantry_operator.plan.shard_status import report_shards, summed_up
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.models import PendingChangeStatus
+    from gantry_operator.models.listeners import ListenerStatus
     from gantry_operator.plan.acceptance import Acceptance
     from gantry_operator.plan.approval import HeldChange
     from gantry_operator.plan.broker_steps import PlanStep
@@ -92,6 +94,7 @@ def broker_status(
             "selector": names.selector_text(names.BROKER, seen.meta.name),
             "switchover": switchover,
             "tier": tier_status(seen, conditions, now),
+            "listeners": _listeners(seen, old),
             "queues": _queue_count(groups, old),
             "conditions": conditions,
         }
@@ -224,6 +227,7 @@ def _conditions(
             report_group(conditions, seen.group, groups[0] if groups else None)
         _progressing(conditions, seen, groups, step, crashes, held)
     report_tier(conditions, seen)
+    report_listeners(conditions, seen)
     _told(conditions, groups)
     _queues(conditions, groups)
     report_fenced(conditions, groups, homes_before(seen.previous))
@@ -261,6 +265,11 @@ def _told(conditions: Conditions, groups: tuple[ObservedGroup, ...]) -> None:
     if damaged:
         told = damaged[:_DAMAGED_MAX] if groups[0].shard else damaged
         conditions.set("LogDamaged", "True", Reason.NOT_REPAIRED, " ".join(told))
+
+
+def _listeners(seen: BrokerObserved, old: BrokerGroupStatus) -> tuple[ListenerStatus, ...] | None:
+    """Addresses of the listeners, as before while the controllers cannot be asked."""
+    return old.listeners if isinstance(seen.view, Unreachable) else broker_status_of(seen.view)
 
 
 def _queue_count(groups: tuple[ObservedGroup, ...], old: BrokerGroupStatus) -> int | None:

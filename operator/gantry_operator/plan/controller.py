@@ -46,6 +46,7 @@ from gantry_operator.plan.growth import (
     with_outdated,
 )
 from gantry_operator.plan.headline import headline
+from gantry_operator.plan.listeners import name_service_status
 from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.quorum_size import (
     SizeStep,
@@ -252,6 +253,7 @@ def _status(
             "leader": old.leader if isinstance(seen.quorum, Unreachable) else _leader(seen),
             "members": old.members if voting(seen.quorum) is None else _members(seen),
             "cluster_uid": known.uid if known and known.uid else old.cluster_uid,
+            "listeners": name_service_status(seen),
             "summary": headline(
                 conditions,
                 extents=_extents(seen, f"{ready}/{wished}") | dict.fromkeys(GROWTH, grown),

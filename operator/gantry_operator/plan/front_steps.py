@@ -23,6 +23,7 @@ from gantry_operator.plan.actions import (
     SetFinalizer,
 )
 from gantry_operator.plan.conditions import find
+from gantry_operator.plan.listeners import balancer
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.steady import finalizer_action
 
@@ -56,10 +57,7 @@ def client_address(seen: FrontObserved, group: FrontGroup) -> str | None:
         return wish.advertised_address
     service = seen.objects.get(("Service", names.front_deployment(seen.meta.name)), {})
     if wish.type == "LoadBalancer":
-        balancer = (service.get("status") or {}).get("loadBalancer") or {}
-        entries = balancer.get("ingress") or ()
-        addresses = (entry.get("ip") or entry.get("hostname") for entry in entries)
-        return next((address for address in addresses if address), None)
+        return balancer(service)
     address = (service.get("spec") or {}).get("clusterIP")
     return address if address and address != "None" else None
 

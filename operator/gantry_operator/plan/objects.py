@@ -10,6 +10,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gantry_operator import names
 from gantry_operator.plan.actions import ApplyObject, DeleteObject
 from gantry_operator.plan.crashes import OURS
 
@@ -52,18 +53,24 @@ def ensure(wished: list[Manifest], live: dict[ObjectKey, Body]) -> list[ApplyObj
 def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> list[DeleteObject]:
     """Rule: what an optional field of the wish made goes with the field.
 
-    Only kinds that hold no data and serve no client, and only objects whose owner is the resource
-    with the uid `owner`: what somebody else made under such labels stays.
+    Only kinds that hold no data and serve no client, and Services of listeners, and only objects
+    whose owner is the resource with the uid `owner`: what somebody else made under such labels
+    stays.
     """
     keys = {key_of(manifest) for manifest in wished}
     return [
         DeleteObject(kind=key[0], name=key[1], uid=found["metadata"]["uid"])
         for key, found in sorted(live.items(), key=lambda item: item[0])
-        if key[0] in OPTIONAL_KINDS
+        if (key[0] in OPTIONAL_KINDS or _is_of_listener(key, found))
         and key not in keys
         and found["metadata"].get("deletionTimestamp") is None
         and owner in {ref.get("uid") for ref in found["metadata"].get("ownerReferences", ())}
     ]
+
+
+def _is_of_listener(key: ObjectKey, found: Body) -> bool:
+    labels = found["metadata"].get("labels") or {}
+    return key[0] == "Service" and names.LABEL_LISTENER in labels
 
 
 def container(statefulset: Body, name: str) -> Body | None:

@@ -64,6 +64,7 @@ class PodView(msgspec.Struct, frozen=True):
         ended: how the last finished run of a container of ours ended; None if all ended well.
         shards: how many shards it hosts, from the first on; None if it does not say.
         created: when it was; empty if it does not say.
+        host_ip: the address of its node; None before it has one.
     """
 
     name: str
@@ -81,6 +82,7 @@ class PodView(msgspec.Struct, frozen=True):
     ended: Ended | None = None
     shards: int | None = None
     created: str = ""
+    host_ip: str | None = None
 
     def hosts(self, shard: str) -> bool:
         """Whether a member of this shard lives here, as far as the pod says."""
@@ -346,6 +348,7 @@ def pod_view(body: Body) -> PodView:
         ended=last_end([*containers, *(status.get("initContainerStatuses") or ())]),
         shards=_number(labels.get(names.LABEL_SHARDS)),
         created=meta.get("creationTimestamp") or "",
+        host_ip=status.get("hostIP") or None,
     )
 
 

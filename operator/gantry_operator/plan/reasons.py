@@ -72,7 +72,14 @@ class Reason(StrEnum):
     )
     WAITING_FOR_ADDRESS = (
         "WaitingForAddress",
-        "The Service of the fronts has no address yet that clients could be given.",
+        "A Service of the fronts, or of a listener, has no address yet for clients.",
+    )
+
+    # ListenersServed
+    LISTENERS_SERVED = "ListenersServed", "Clients of each listener are given every address."
+    LISTENER_UNKNOWN = (
+        "ListenerUnknown",
+        "The ControllerGroup has no listener of this name, so no client comes in by it.",
     )
 
     # GroupsServed

@@ -17,6 +17,7 @@ from gantry_operator.plan.actions import (
     RouteTraffic,
     SetFinalizer,
 )
+from gantry_operator.plan.listeners import advertised
 from gantry_operator.plan.minimum import minimum_now
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -
         replicas=max(group.spec.replicas, replicas_now),
         min_in_sync_replicas=minimum_now(seen.view, group.spec.min_in_sync),
         route_address=address,
+        listeners=advertised(seen, group),
     )
     view = seen.view
     if isinstance(view, GroupView) and wished == _declared(view) and not view.retired:
@@ -74,6 +76,7 @@ def _declared(view: GroupView) -> GroupDeclaration | None:
         replicas=view.replicas,
         min_in_sync_replicas=view.min_in_sync_replicas,
         route_address=view.route_address,
+        listeners=view.listeners,
     )
 
 

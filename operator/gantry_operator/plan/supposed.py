@@ -237,6 +237,7 @@ def _declared(seen: BrokerObserved, view: Any, action: act.Declare) -> Any:
             "replicas": wish.replicas,
             "min_in_sync_replicas": wish.min_in_sync_replicas,
             "route_address": wish.route_address,
+            "listeners": wish.listeners,
             "retired": False,
         }
     )

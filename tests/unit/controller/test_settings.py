@@ -52,8 +52,8 @@ def test_quorum_of_one_has_nobody_to_come_back_to(peers: str) -> None:
 
 
 def test_listeners_have_a_name_and_a_port_each() -> None:
-    assert parse_listeners(" outside=9890, lb-2=0,") == {"outside": 9890, "lb-2": 0}
-    assert load(listeners="outside=9890").listeners == "outside=9890"
+    assert parse_listeners(" outside=10930, lb-2=0,") == {"outside": 10930, "lb-2": 0}
+    assert load(listeners="outside=10930").listeners == "outside=10930"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,15 @@ def entity(name: str = "orders", **spec: Any) -> Json:
     return {"metadata": {"name": name}, "spec": defaults | spec}
 
 
+def outside(plain: tuple[bool, ...] = (True,)) -> Json:
+    """Clients with a listener for each, which takes plain text or not."""
+    named = {"type": "NodePort"}
+    listeners = [named | {"name": f"l{n}", "allowPlain": one} for n, one in enumerate(plain)]
+    return {"route": "Group", "listeners": listeners}
+
+
+PERMISSIVE: Json = {"tls": {"secretName": "s", "mode": "Permissive"}}
+ENFORCING: Json = {"tls": {"secretName": "s", "mode": "Enforcing"}}
 NAMED = (("topic", "topicName"), ("messageuser", "userName"), ("consumergroup", "groupName"))
 TEMPLATED = (("brokergroup", group), ("controllergroup", quorum), ("frontgroup", fronts))
 NODES = {"type": "NodePort", "advertisedAddress": "mq.example.com"}
@@ -104,6 +113,11 @@ ACCEPTED = [
     ("brokergroup", group(networkPolicy={"clientsFrom": [{"podSelector": {}}]}), None),
     ("brokergroup", group(shards=3, clients={"route": "Pod"}), group(shards=2)),
     ("brokergroup", group(shards=2), group(shards=3)),
+    *(
+        (kind, make(clients=outside(plain), **tls), None)
+        for kind, make in (("brokergroup", group), ("controllergroup", quorum))
+        for plain, tls in (((), {}), ((True, True), {}), ((False,), ENFORCING))
+    ),
     ("brokergroup", group(shards=2, tier=BUCKET), None),
     ("controllergroup", quorum(name="a" * 41), None),
     ("controllergroup", quorum(clusterUid="u"), quorum(clusterUid="u")),
@@ -144,6 +158,12 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
     ("brokergroup", "shards is fixed", group(shards=1), group()),
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
     ("brokergroup", "clients.route Master", group(shards=3, clients={"route": "Master"}), None),
+    ("brokergroup", "clients.listeners lead", group(shards=3, clients=outside()), None),
+    *(
+        (kind, "a listener leads", make(clients=outside(plain), **tls), None)
+        for kind, make in (("brokergroup", group), ("controllergroup", quorum))
+        for plain, tls in (((False,), {}), ((True, False), {}), ((False,), PERMISSIVE))
+    ),
     ("brokergroup", "switchover moves", group(shards=3, switchover={"id": "a"}), None),
     (
         "brokergroup",

@@ -1,0 +1,89 @@
+"""Services of listeners: the ways into the cluster from outside.
+
+A broker group has one Service over all Ready replicas, any of which leads to the master, and one
+for each replica by itself. The name service has one over all controllers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_operator import names
+from gantry_operator.builders.meta import Manifest, owned, sealed
+
+if TYPE_CHECKING:
+    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models.listeners import Listener
+
+
+def broker_listeners(group: BrokerGroup, replicas: int) -> list[Manifest]:
+    """The Services of each listener of a broker group with so many replicas."""
+    name = group.metadata.name
+    made: list[Manifest] = []
+    for listener in group.spec.clients.listeners:
+        # Any node leads to any Ready replica, so the address of a node outlives the pod on it.
+        of_all = {"externalTrafficPolicy": "Cluster", "selector": _traffic(name)}
+        port: dict[str, Any] = {"port": names.BROKER_REMOTING_PORT, "targetPort": "remoting"}
+        service = names.listener_service(name, listener.name)
+        made.append(_service(group, names.BROKER, service, listener, port, of_all))
+        for ordinal in range(replicas):
+            # To the broker itself, not to its door, which leads to the master.
+            port = {"port": names.BROKER_REMOTING_PORT, "targetPort": names.BROKER_REMOTING_PORT}
+            own = {"externalTrafficPolicy": "Local", "selector": _replica(name, ordinal)}
+            service = names.listener_service(name, listener.name, ordinal)
+            made.append(_service(group, names.BROKER, service, listener, port, own))
+    return made
+
+
+def name_service_listeners(group: ControllerGroup) -> list[Manifest]:
+    """The Service of each listener of a quorum."""
+    name = group.metadata.name
+    made: list[Manifest] = []
+    for listener in group.spec.clients.listeners:
+        # By name: pods of before and after a change have their listeners at other ports.
+        port: dict[str, Any] = {
+            "port": names.NAMESERVER_PORT,
+            "targetPort": names.listener_port(listener.name),
+        }
+        if listener.type == "NodePort" and listener.node_port is not None:
+            port["nodePort"] = listener.node_port
+        of_all = {
+            "externalTrafficPolicy": "Cluster",
+            "selector": names.selector(names.CONTROLLER, name),
+        }
+        service = names.listener_service(name, listener.name)
+        made.append(_service(group, names.CONTROLLER, service, listener, port, of_all))
+    return made
+
+
+def listener_ports(group: ControllerGroup) -> tuple[tuple[str, int], ...]:
+    """The port of each listener at the pods of a quorum."""
+    listeners = group.spec.clients.listeners
+    numbered = enumerate(listeners, start=names.FIRST_LISTENER_PORT)
+    return tuple((names.listener_port(one.name), number) for number, one in numbered)
+
+
+def _service(
+    owner: BrokerGroup | ControllerGroup,
+    component: str,
+    name: str,
+    listener: Listener,
+    port: dict[str, Any],
+    spec: dict[str, Any],
+) -> Manifest:
+    service = owned(owner, component, "v1", "Service", name)
+    service["metadata"]["labels"][names.LABEL_LISTENER] = listener.name
+    if listener.annotations:
+        service["metadata"]["annotations"] = dict(listener.annotations)
+    ports = [{"name": "clients", "protocol": "TCP"} | port]
+    service["spec"] = {"type": listener.type, "ports": ports} | spec
+    return sealed(service)
+
+
+def _traffic(name: str) -> dict[str, str]:
+    return names.selector(names.BROKER, name) | {names.LABEL_TRAFFIC: names.TRAFFIC_ON}
+
+
+def _replica(name: str, ordinal: int) -> dict[str, str]:
+    pod = names.pod(names.broker_statefulset(name), ordinal)
+    return names.selector(names.BROKER, name) | {names.LABEL_POD_NAME: pod}

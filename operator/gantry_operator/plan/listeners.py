@@ -1,0 +1,189 @@
+"""Addresses of listeners: what clients from outside of the cluster are given.
+
+They are read from the Services, and from the pods, which say on which node they are, and told to
+the controllers together with the rest of what a group is to be. What cannot be seen at a moment
+stays as it was: a pod that is being replaced will most likely be where it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_protocol.admin import MAX_REPLICAS, AdvertisedMember, GroupView
+from gantry_protocol.hosts import join_address
+
+from gantry_operator import names
+from gantry_operator.models.listeners import ListenerStatus
+from gantry_operator.plan.members import ObservedGroup
+from gantry_operator.plan.reasons import Reason
+
+if TYPE_CHECKING:
+    from gantry_protocol.admin import MemberView
+
+    from gantry_operator.models import BrokerGroup
+    from gantry_operator.models.listeners import BrokerListener, Listener
+    from gantry_operator.plan.conditions import Conditions
+    from gantry_operator.plan.observed import (
+        Body,
+        BrokerObserved,
+        ControllerObserved,
+        ObjectKey,
+        PodView,
+    )
+
+Advertised = dict[str, list[AdvertisedMember]]
+
+
+def advertised(seen: BrokerObserved, group: BrokerGroup) -> Advertised:
+    """What the controllers are to be told; empty without listeners, and before there are members.
+
+    A member is named once both its pod and an address of it are known.
+    """
+    listeners = group.spec.clients.listeners
+    if not listeners or not isinstance(seen.view, GroupView):
+        return {}
+    joined = ObservedGroup(seen.view, seen.pods)
+    return {listener.name: _members(seen, group, joined, listener) for listener in listeners}
+
+
+def _members(
+    seen: BrokerObserved, group: BrokerGroup, joined: ObservedGroup, listener: BrokerListener
+) -> list[AdvertisedMember]:
+    known = {item.broker_id: item for item in joined.view.listeners.get(listener.name, [])}
+    found = []
+    for member in joined.view.members:
+        pod = joined.pod_of(member)
+        if pod is None or pod.host_ip is None or pod.ordinal is None:
+            item = known.get(member.broker_id)
+        else:
+            item = _member(seen, group, listener, member, pod)
+        if item is not None:
+            found.append(item)
+    found.sort(key=lambda item: item.broker_id)
+    return found[-MAX_REPLICAS:]
+
+
+def _member(
+    seen: BrokerObserved,
+    group: BrokerGroup,
+    listener: BrokerListener,
+    member: MemberView,
+    pod: PodView,
+) -> AdvertisedMember | None:
+    name, ordinal = seen.meta.name, pod.ordinal
+    service = names.listener_service(name, listener.name, ordinal)
+    override = next((item for item in listener.replicas if item.ordinal == ordinal), None)
+    own = _address(
+        seen.objects,
+        service,
+        listener,
+        pod.host_ip,
+        host=override.host if override else None,
+        port=override.port if override else None,
+    )
+    route = own
+    if group.spec.clients.route == "Group":
+        route = _address(
+            seen.objects,
+            names.listener_service(name, listener.name),
+            listener,
+            pod.host_ip,
+            host=listener.advertised_host,
+            port=listener.advertised_port,
+        )
+    if route is None and own is None:
+        return None
+    return AdvertisedMember(broker_id=member.broker_id, route=route or "", own=own or "")
+
+
+def _address(
+    objects: dict[ObjectKey, Body],
+    service: str,
+    listener: Listener,
+    node: str | None,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+) -> str | None:
+    """Host and port of a Service, from outside; None while one of them is not known."""
+    live = objects.get(("Service", service), {})
+    first: Body = next(iter((live.get("spec") or {}).get("ports") or ()), {})
+    if listener.type == "NodePort":
+        host, port = host or node, port or first.get("nodePort")
+    else:
+        host, port = host or balancer(live), port or first.get("port")
+    return join_address(host, port) if host and port else None
+
+
+def balancer(service: Body) -> str | None:
+    """The first address that a cloud has given a Service; None for none."""
+    found = (service.get("status") or {}).get("loadBalancer") or {}
+    addresses = (entry.get("ip") or entry.get("hostname") for entry in found.get("ingress") or ())
+    return next((address for address in addresses if address), None)
+
+
+def name_service_status(seen: ControllerObserved) -> tuple[ListenerStatus, ...] | None:
+    """What clients of each listener name as their name servers; None without listeners."""
+    if seen.group is None or not seen.group.spec.clients.listeners:
+        return None
+    nodes = sorted({pod.host_ip for pod in seen.pods if pod.host_ip is not None})
+    result = []
+    for listener in seen.group.spec.clients.listeners:
+        service = names.listener_service(seen.meta.name, listener.name)
+        hosts: list[str | None] = [*nodes] if listener.type == "NodePort" else [None]
+        found = (_address(seen.objects, service, listener, host) for host in hosts)
+        addresses = tuple(address for address in found if address is not None)
+        result.append(ListenerStatus(name=listener.name, addresses=addresses))
+    return tuple(result)
+
+
+def broker_status_of(view: object) -> tuple[ListenerStatus, ...] | None:
+    """What the controllers give clients of each listener; None without listeners."""
+    if not isinstance(view, GroupView) or not view.listeners:
+        return None
+    return tuple(
+        ListenerStatus(
+            name=name,
+            addresses=tuple(
+                dict.fromkeys(text for item in members for text in (item.route, item.own) if text)
+            ),
+        )
+        for name, members in sorted(view.listeners.items())
+    )
+
+
+def report_listeners(conditions: Conditions, seen: BrokerObserved) -> None:
+    """ListenersServed: whether clients of each listener reach the group; none without listeners."""
+    if seen.group is None or not seen.group.spec.clients.listeners:
+        return
+    problem = _problem(seen, seen.group)
+    if problem is None:
+        text = "Clients of each listener are given addresses of every member."
+        conditions.set("ListenersServed", "True", Reason.LISTENERS_SERVED, text)
+    else:
+        conditions.set("ListenersServed", "False", *problem)
+
+
+def _problem(seen: BrokerObserved, group: BrokerGroup) -> tuple[Reason, str] | None:
+    ways = seen.controllers.spec.clients.listeners if seen.controllers is not None else ()
+    view = seen.view
+    for listener in group.spec.clients.listeners:
+        if listener.name not in {way.name for way in ways}:
+            text = (
+                f"ControllerGroup {group.spec.controller_ref.name} has no listener "
+                f"{listener.name}, so no client asks for a route there: add it to its spec.clients."
+            )
+            return Reason.LISTENER_UNKNOWN, text
+        if not isinstance(view, GroupView):
+            text = f"Members of listener {listener.name} are not known yet."
+            return Reason.WAITING_FOR_ADDRESS, text
+        told = {item.broker_id: item for item in view.listeners.get(listener.name, [])}
+        for member in view.members:
+            item = told.get(member.broker_id)
+            if member.alive and (item is None or not item.route or not item.own):
+                text = (
+                    f"Listener {listener.name} has no address of broker {member.broker_id} yet; "
+                    "where no cloud gives one, set advertisedHost, and host of replicas."
+                )
+                return Reason.WAITING_FOR_ADDRESS, text
+    return None
