@@ -58,7 +58,7 @@ _POD_METADATA = frozenset(
 _ENDING = b'"deletionTimestamp"'
 NAME_FIELDS = {TOPIC: "topicName", MESSAGE_USER: "userName", CONSUMER_GROUP: "groupName"}
 """Where an entity says what it stands for, if that is not its own name."""
-_POD_STATUS = frozenset({"phase", "podIP"})
+_POD_STATUS = frozenset({"phase", "podIP", "hostIP"})
 
 
 class Key(NamedTuple):

@@ -53,7 +53,7 @@ def _members(
     found = []
     for member in joined.view.members:
         pod = joined.pod_of(member)
-        if pod is None or pod.host_ip is None or pod.ordinal is None:
+        if pod is None or (pod.host_ip is None and listener.type == "NodePort"):
             item = known.get(member.broker_id)
         else:
             item = _member(seen, group, listener, member, pod)

@@ -207,6 +207,8 @@ class Applier:
                 )
             case act.Declare() | act.ReportGone() | act.UnfenceMember():
                 await self._tell(key, self._admin(key, seen), action)
+                # The status tells of what is declared, and the quorum's watch stream does not.
+                outcome.again |= isinstance(action, act.Declare)
             case act.DeclareFronts() | act.RemoveFronts():
                 await self._lead(key, self._admin(key, seen), action)
                 outcome.again = True

@@ -88,11 +88,13 @@ class World:
     def all(self, kind: Kind) -> list[Json]:
         return [r.obj for r in self.cluster.registry.store.records((kind.group, kind.plural))]
 
-    def patch(self, kind: Kind, name: str, patch: Json) -> None:
+    def patch(self, kind: Kind, name: str, patch: Json, *, subresource: str = "") -> None:
         resource = self.cluster.registry.catalogue.type(kind.group, kind.plural)
         content = "application/merge-patch+json"
         options = Options(manager="somebody")
-        self.cluster.registry.patch(resource, self.namespace, name, content, patch, options)
+        self.cluster.registry.patch(
+            resource, self.namespace, name, content, patch, options, subresource=subresource
+        )
 
     def delete(self, kind: Kind, name: str) -> None:
         resource = self.cluster.registry.catalogue.type(kind.group, kind.plural)

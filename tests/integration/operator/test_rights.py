@@ -37,7 +37,8 @@ UNUSED: dict[Right, str] = {}
 """Rights that the Roles give and no operator uses, each with the reason why they give it."""
 TIER = {"url": "s3://bucket", "credentialsSecret": {"name": "keys"}}
 AUDIT = {"audit": {"schedule": "0 3 * * *"}}
-OFF = {"spec": {"networkPolicy": {"enabled": False}}}
+OUTSIDE = {"listeners": [{"name": "outside", "type": "NodePort", "allowPlain": True}]}
+OFF = {"spec": {"networkPolicy": {"enabled": False}, "clients": {"listeners": None}}}
 
 
 def entity(world: World, kind: Kind, **spec: Any) -> None:
@@ -57,7 +58,7 @@ async def test_every_right_is_used(world: World, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(front_steps, "SERVES_ON_S", 0.5)
     async with world.operator(leader_election=True, lease_namespace="default"):
         storage = SMALL | {"whenDeleted": "Delete"}
-        await world.up(storage=storage, tier=TIER, pipeline=AUDIT)
+        await world.up(storage=storage, tier=TIER, pipeline=AUDIT, clients=OUTSIDE)
         await all_is_made(world)
         await all_is_changed(world)
         await all_is_found_anew(world)
@@ -93,6 +94,7 @@ async def all_is_changed(world: World) -> None:
     world.patch(FRONT_GROUP, "clients", {"spec": {"autoscaling": {"enabled": False}}})
     for kind, name in (
         (NETWORK_POLICY, "orders-broker"),
+        (SERVICE, "orders-at-outside"),
         (AUTOSCALER, "clients-front"),
     ):
         await world.until(

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from gantry_controller.settings import parse_listeners
 from gantry_operator import names
+from gantry_operator.api.kinds import POD
 from gantry_operator.builders import broker_objects, controller_objects
+from gantry_operator.cache import Cache
 from gantry_operator.models import InvalidSpecError
 from gantry_operator.plan.actions import ApplyObject, Declare, DeleteObject, WriteStatus
 from gantry_operator.plan.observed import BrokerObserved, pod_view
@@ -220,6 +222,10 @@ class TestAddresses:
             3: ("orders-at-outside.example:10911", ""),
         }
 
+    def test_balancers_need_no_node(self) -> None:
+        seen = world(listener(type="LoadBalancer"), nodes={})
+        assert told(given_balancers(seen, "orders-at-outside")) is not None
+
     def test_what_is_advertised_wins(self) -> None:
         replicas = [{"ordinal": 1, "host": "fd00::7", "port": 443}, {"ordinal": 2, "port": 444}]
         seen = world(listener(advertisedHost="mq.example", advertisedPort=8443, replicas=replicas))
@@ -380,8 +386,12 @@ class TestStatus:
 
 
 def test_a_pod_says_on_which_node_it_is() -> None:
-    body = {"metadata": {"name": "a-0"}, "status": {"hostIP": "172.18.0.2"}}
-    assert pod_view(body).host_ip == "172.18.0.2"
+    body = {"metadata": {"name": "a-0", "namespace": "mq"}, "status": {"hostIP": "172.18.0.2"}}
+    cache = Cache()
+    cache.put(POD, body)
+    kept = cache.get(POD, "mq", "a-0")
+    assert kept is not None
+    assert pod_view(kept).host_ip == "172.18.0.2"
     assert pod_view({"metadata": {"name": "a-0"}}).host_ip is None
 
 
