@@ -47,7 +47,7 @@ class AdminView(BaseModel):
 
 
 class AdvertisedMember(AdminView):
-    """Where clients of one listener are led, as host:port; empty: nowhere.
+    """The addresses of a member for clients of one listener, as host:port; empty: none.
 
     ``route`` stands for the group while this member is its master, ``own`` for the member.
     """

@@ -13,7 +13,7 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_controller.metadata.clients import ConsumerGroup, QueueOwner
-from gantry_controller.metadata.listeners import Listener
+from gantry_controller.metadata.listeners import GroupListener
 from gantry_controller.metadata.topic_table import Topic
 
 LOWEST_PRIORITY = 2**31 - 1
@@ -73,7 +73,7 @@ class DeclareGroup(_Event, frozen=True, tag="DeclareGroup/1"):
     replicas: int
     min_in_sync_replicas: int
     route_address: str | None = None
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[GroupListener, ...] = ()
 
 
 class RemoveGroup(_Event, frozen=True, tag="RemoveGroup/1"):

@@ -25,7 +25,7 @@ _NAME = re.compile(NAME)
 
 
 class ListenedMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where clients of one listener are led, as ``host:port``; empty: nowhere.
+    """The addresses of a member for clients of one listener, as ``host:port``; empty: none.
 
     Attributes:
         broker_id: of the member.
@@ -43,7 +43,7 @@ class ListenedMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return bool(self.route) and self.route != self.own
 
 
-class Listener(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class GroupListener(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A way in from outside of the cluster; ``members`` ascend by id."""
 
     name: str
@@ -54,10 +54,10 @@ class Listener(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return next((item for item in self.members if item.broker_id == broker_id), None)
 
 
-def listeners_of(wish: Mapping[str, Iterable[AdvertisedMember]]) -> tuple[Listener, ...]:
+def listeners_of(wish: Mapping[str, Iterable[AdvertisedMember]]) -> tuple[GroupListener, ...]:
     """Listeners as the state keeps them, by name."""
     return tuple(
-        Listener(
+        GroupListener(
             name,
             tuple(
                 sorted(
@@ -73,7 +73,7 @@ def listeners_of(wish: Mapping[str, Iterable[AdvertisedMember]]) -> tuple[Listen
     )
 
 
-def as_wished(listeners: tuple[Listener, ...]) -> dict[str, list[AdvertisedMember]]:
+def as_wished(listeners: tuple[GroupListener, ...]) -> dict[str, list[AdvertisedMember]]:
     """The inverse of ``listeners_of``."""
     return {
         listener.name: [
@@ -84,8 +84,8 @@ def as_wished(listeners: tuple[Listener, ...]) -> dict[str, list[AdvertisedMembe
     }
 
 
-def objection(listeners: tuple[Listener, ...]) -> str | None:
-    """Why these cannot be declared, in a sentence; None if they can."""
+def objection(listeners: tuple[GroupListener, ...]) -> str | None:
+    """A sentence on what keeps these from being declared; None for nothing."""
     if len(listeners) > LISTENERS_MAX:
         return f"A group has at most {LISTENERS_MAX} listeners, not {len(listeners)}."
     for listener in listeners:
@@ -107,7 +107,7 @@ def objection(listeners: tuple[Listener, ...]) -> str | None:
 
 
 def route_at(
-    listener: Listener, master_id: BrokerId | None, in_sync: tuple[BrokerId, ...]
+    listener: GroupListener, master_id: BrokerId | None, in_sync: tuple[BrokerId, ...]
 ) -> str | None:
     """The address that stands for the master of a group at a listener; None: there is none.
 

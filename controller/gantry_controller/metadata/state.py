@@ -26,7 +26,7 @@ from gantry_controller.metadata.front_indexes import FrontIndexes, Fronts, Front
 from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.invariants import check_group
 from gantry_controller.metadata.kv import Namespace
-from gantry_controller.metadata.listeners import ListenedMember, Listener
+from gantry_controller.metadata.listeners import GroupListener, ListenedMember
 from gantry_controller.metadata.switches import AccessSwitch
 from gantry_controller.metadata.topic_index import TopicIndex
 from gantry_controller.metadata.topic_table import Topic, TopicTable
@@ -86,7 +86,7 @@ class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     replicas: int
     min_in_sync_replicas: int
     route_address: str | None = None
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[GroupListener, ...] = ()
 
 
 class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -590,7 +590,7 @@ LAYOUT = layout_of(
         Namespace,
         *(Floor, Loss, Fronts, FrontSlot, Drain),
         *(QueueMap, MappedQueue, Segment, EndedMaps),
-        *(Rule, User, AccessSwitch, Listener, ListenedMember),
+        *(Rule, User, AccessSwitch, GroupListener, ListenedMember),
     ),
     # An attribute, and fields of events, that older versions refuse.
     (*MetadataState.REPLICATED, READERS, "owners", "beside", "listeners"),

@@ -33,7 +33,7 @@ from gantry_protocol.hosts import join_address
 from gantry_protocol.names import REPLY_SUFFIX
 
 from gantry_controller.metadata.fronts import at_fronts
-from gantry_controller.metadata.listeners import Listener, route_at
+from gantry_controller.metadata.listeners import GroupListener, route_at
 from gantry_controller.metadata.names import ordered_queues
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
 from gantry_controller.metadata.topic_table import BUILT_IN_TOPICS, Topic
@@ -195,7 +195,7 @@ def _addresses_at(state: MetadataState, group: BrokerGroup, listener: str) -> di
     return {} if address is None else {MASTER_ID: address, **readers}
 
 
-def _listener(group: BrokerGroup, name: str) -> Listener | None:
+def _listener(group: BrokerGroup, name: str) -> GroupListener | None:
     wish = group.declaration
     return next((item for item in wish.listeners if item.name == name), None) if wish else None
 

@@ -13,7 +13,7 @@ from gantry_operator.builders.meta import Manifest, owned, sealed
 
 if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup, ControllerGroup
-    from gantry_operator.models.listeners import Listener
+    from gantry_operator.models.listeners import ListenerWish
 
 
 def broker_listeners(group: BrokerGroup, replicas: int) -> list[Manifest]:
@@ -67,7 +67,7 @@ def _service(
     owner: BrokerGroup | ControllerGroup,
     component: str,
     name: str,
-    listener: Listener,
+    listener: ListenerWish,
     port: dict[str, Any],
     spec: dict[str, Any],
 ) -> Manifest:

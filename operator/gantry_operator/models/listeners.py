@@ -30,7 +30,7 @@ BY_NAME: JsonDict = {
 }
 
 
-class Listener(Model):
+class ListenerWish(Model):
     """A way in from outside of the cluster."""
 
     name: str = Field(
@@ -60,7 +60,7 @@ class Listener(Model):
     )
 
 
-class NameServiceListener(Listener):
+class NameServiceListener(ListenerWish):
     """A way to the name service."""
 
     node_port: int | None = Field(
@@ -73,7 +73,7 @@ class NameServiceListener(Listener):
 
 
 class AdvertisedReplica(Model):
-    """What clients are given instead of the address of a replica's Service."""
+    """The address of a replica for clients, instead of its Service's."""
 
     ordinal: int = Field(ge=0, le=8, description="Ordinal of the replica.")
     host: Host | None = Field(
@@ -84,7 +84,7 @@ class AdvertisedReplica(Model):
     )
 
 
-class BrokerListener(Listener):
+class BrokerListener(ListenerWish):
     """A way to the brokers: to the group, and to each replica."""
 
     advertised_host: Host | None = Field(
@@ -138,7 +138,7 @@ class ListenerStatus(Model):
     )
 
 
-def are_guarded(listeners: Sequence[Listener], tls: TlsWish | None) -> bool:
+def are_guarded(listeners: Sequence[ListenerWish], tls: TlsWish | None) -> bool:
     """Whether nobody outside is served in plain text without somebody's having said so."""
     enforced = tls is not None and tls.mode == "Enforcing"
     return enforced or all(listener.allow_plain for listener in listeners)
@@ -154,6 +154,6 @@ PLAIN_MESSAGE = (
 )
 
 
-def are_distinct(listeners: Sequence[Listener]) -> bool:
+def are_distinct(listeners: Sequence[ListenerWish]) -> bool:
     """Whether each has a name of its own, as the API server sees to by the key of the list."""
     return len({listener.name for listener in listeners}) == len(listeners)

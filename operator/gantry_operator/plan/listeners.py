@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.models import BrokerGroup
-    from gantry_operator.models.listeners import BrokerListener, Listener
+    from gantry_operator.models.listeners import BrokerListener, ListenerWish
     from gantry_operator.plan.conditions import Conditions
     from gantry_operator.plan.observed import (
         Body,
@@ -35,7 +35,7 @@ Advertised = dict[str, list[AdvertisedMember]]
 
 
 def advertised(seen: BrokerObserved, group: BrokerGroup) -> Advertised:
-    """What the controllers are to be told; empty without listeners, and before there are members.
+    """The addresses for the controllers; none without listeners, and before there are members.
 
     A member is named once both its pod and an address of it are known.
     """
@@ -99,7 +99,7 @@ def _member(
 def _address(
     objects: dict[ObjectKey, Body],
     service: str,
-    listener: Listener,
+    listener: ListenerWish,
     node: str | None,
     *,
     host: str | None = None,
@@ -123,7 +123,7 @@ def balancer(service: Body) -> str | None:
 
 
 def name_service_status(seen: ControllerObserved) -> tuple[ListenerStatus, ...] | None:
-    """What clients of each listener name as their name servers; None without listeners."""
+    """The name servers for clients of each listener; None without listeners."""
     if seen.group is None or not seen.group.spec.clients.listeners:
         return None
     nodes = sorted({pod.host_ip for pod in seen.pods if pod.host_ip is not None})
@@ -138,7 +138,7 @@ def name_service_status(seen: ControllerObserved) -> tuple[ListenerStatus, ...] 
 
 
 def broker_status_of(view: object) -> tuple[ListenerStatus, ...] | None:
-    """What the controllers give clients of each listener; None without listeners."""
+    """The addresses that the controllers give clients; None without listeners."""
     if not isinstance(view, GroupView) or not view.listeners:
         return None
     return tuple(

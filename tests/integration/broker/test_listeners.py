@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from gantry_controller.metadata.events import DeclareGroup, encode_event
-from gantry_controller.metadata.listeners import ListenedMember, Listener
+from gantry_controller.metadata.listeners import GroupListener, ListenedMember
 from gantry_protocol.command import request
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.server import RemotingServer
@@ -117,7 +117,7 @@ class Outside:
             )
             for member in self.group.controller.group.members
         )
-        self._declare(Listener("outside", members))
+        self._declare(GroupListener("outside", members))
 
     async def stop(self) -> None:
         await self._names.stop(0)
@@ -140,7 +140,7 @@ class Outside:
         found: dict[str, str] = broker["brokerAddrs"]
         return found
 
-    def _declare(self, listener: Listener) -> None:
+    def _declare(self, listener: GroupListener) -> None:
         event = DeclareGroup(
             cluster=CLUSTER,
             name=GROUP,

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from gantry_controller.server import Controller
 from gantry_protocol.command import request
+from gantry_protocol.errors import ConnectionClosed
 from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.tls.process import Tls
+from gantry_protocol.tls.settings import TlsFiles
+from support.certificates import Authority
 from support.controller_quorum import NAME, Quorum, WireBroker, until
 from support.patience import PATIENCE_S
 
@@ -106,3 +110,32 @@ def _group(quorum: Quorum) -> Any:
 def _master(quorum: Quorum) -> int:
     group = _group(quorum)
     return 0 if group is None or group.master_id is None else int(group.master_id)
+
+
+async def test_a_listener_enforces_tls_as_the_name_service_does(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    pair = authority.issue("controller")
+    quorum = Quorum(
+        tmp_path,
+        size=1,
+        listeners="outside=0",
+        tls_cert_file=pair.cert,
+        tls_key_file=pair.key,
+        tls_ca_file=authority.file,
+        tls_mode="enforcing",
+    )
+    await quorum.start()
+    try:
+        node = await quorum.led()
+        address = f"127.0.0.1:{node.ports['listener-outside']}"
+        plain = RemotingClient()
+        await plain.connect(address)
+        with pytest.raises(ConnectionClosed):
+            await plain.call(request(105, {"topic": "TBW102"}), PATIENCE_S)
+        covered = RemotingClient(tls=Tls(TlsFiles(tls_ca_file=authority.file)))
+        await covered.connect(address)
+        answer = await covered.call(request(105, {"topic": "TBW102"}), PATIENCE_S)
+        assert answer.code == 17, "it is served, and there is no group yet"
+        covered.close()
+    finally:
+        await quorum.stop()

@@ -5,8 +5,8 @@ from gantry_controller.metadata.events import DeclareGroup, RemoveGroup
 from gantry_controller.metadata.listeners import (
     LISTENERS_MAX,
     MEMBERS_MAX,
+    GroupListener,
     ListenedMember,
-    Listener,
     as_wished,
     listeners_of,
     objection,
@@ -18,14 +18,14 @@ from gantry_protocol.types import BrokerId
 from support.metadata_world import CLUSTER, NAME, World, three_in_sync
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
-BY_GROUP = Listener(
+BY_GROUP = GroupListener(
     "outside",
     (
         ListenedMember(ONE, "172.18.0.2:30911", "172.18.0.2:31001"),
         ListenedMember(TWO, "172.18.0.3:30911", "172.18.0.3:31002"),
     ),
 )
-BY_MEMBER = Listener(
+BY_MEMBER = GroupListener(
     "outside",
     (
         ListenedMember(ONE, "a.example:10911", "a.example:10911"),
@@ -34,7 +34,7 @@ BY_MEMBER = Listener(
 )
 
 
-def declare(world: World, *listeners: Listener, uid: str = "u1") -> ResponseCode:
+def declare(world: World, *listeners: GroupListener, uid: str = "u1") -> ResponseCode:
     event = DeclareGroup(
         cluster=CLUSTER,
         name=NAME,
@@ -62,7 +62,7 @@ class TestRouteAt:
     )
     def test_route_of_a_listener(
         self,
-        listener: Listener,
+        listener: GroupListener,
         master: BrokerId | None,
         in_sync: tuple[BrokerId, ...],
         wanted: str | None,
@@ -110,39 +110,51 @@ class TestDeclared:
 
 
 class TestObjection:
-    @pytest.mark.parametrize("listener", [BY_GROUP, BY_MEMBER, Listener("a")], ids=str)
-    def test_none(self, listener: Listener) -> None:
+    @pytest.mark.parametrize("listener", [BY_GROUP, BY_MEMBER, GroupListener("a")], ids=str)
+    def test_none(self, listener: GroupListener) -> None:
         assert objection((listener,)) is None
 
     @pytest.mark.parametrize(
         ("listeners", "said"),
         [
             pytest.param(
-                tuple(Listener(f"l{n}") for n in range(LISTENERS_MAX + 1)), "at most 4", id="many"
+                tuple(GroupListener(f"l{n}") for n in range(LISTENERS_MAX + 1)),
+                "at most 4",
+                id="many",
             ),
-            pytest.param((Listener("Outside"),), "no name of a listener", id="capitals"),
-            pytest.param((Listener("a" * 16),), "no name of a listener", id="a long name"),
+            pytest.param((GroupListener("Outside"),), "no name of a listener", id="capitals"),
+            pytest.param((GroupListener("a" * 16),), "no name of a listener", id="a long name"),
             pytest.param(
-                (Listener("a", tuple(ListenedMember(BrokerId(n), "", "") for n in range(1, 11))),),
+                (
+                    GroupListener(
+                        "a", tuple(ListenedMember(BrokerId(n), "", "") for n in range(1, 11))
+                    ),
+                ),
                 f"at most {MEMBERS_MAX}",
                 id="many members",
             ),
             pytest.param(
-                (Listener("a", (ListenedMember(ONE, "h:1", ""), ListenedMember(ONE, "h:2", ""))),),
+                (
+                    GroupListener(
+                        "a", (ListenedMember(ONE, "h:1", ""), ListenedMember(ONE, "h:2", ""))
+                    ),
+                ),
                 "once",
                 id="twice",
             ),
             pytest.param(
-                (Listener("a", (ListenedMember(ONE, "h", ""),)),), "needs a port", id="no port"
+                (GroupListener("a", (ListenedMember(ONE, "h", ""),)),), "needs a port", id="no port"
             ),
             pytest.param(
-                (Listener("a", (ListenedMember(ONE, "h:1", "h:70000"),)),),
+                (GroupListener("a", (ListenedMember(ONE, "h:1", "h:70000"),)),),
                 "needs a port",
                 id="a port beyond",
             ),
         ],
     )
-    def test_is_said_and_nothing_is_kept(self, listeners: tuple[Listener, ...], said: str) -> None:
+    def test_is_said_and_nothing_is_kept(
+        self, listeners: tuple[GroupListener, ...], said: str
+    ) -> None:
         problem = objection(listeners)
         assert problem is not None
         assert said in problem

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from gantry_controller.metadata.events import DeclareFronts, DeclareGroup, RetireGroup
-from gantry_controller.metadata.listeners import ListenedMember, Listener
+from gantry_controller.metadata.listeners import GroupListener, ListenedMember
 from gantry_controller.raft.errors import ReadRedirect
 from gantry_controller.remoting.dispatcher import AT_LISTENERS, LISTENER
 from gantry_controller.requests import REMOTING
@@ -17,7 +17,7 @@ from gantry_protocol.types import BrokerId, Epoch
 from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Harness, address
 
 INSIDE = "10.96.0.7:10911"
-OUTSIDE = Listener(
+OUTSIDE = GroupListener(
     "outside",
     (
         ListenedMember(BrokerId(1), "172.18.0.2:30911", "172.18.0.2:31001"),
@@ -26,7 +26,7 @@ OUTSIDE = Listener(
 )
 
 
-def start(harness: Harness, *listeners: Listener, route: str | None = INSIDE) -> None:
+def start(harness: Harness, *listeners: GroupListener, route: str | None = INSIDE) -> None:
     """A group of two with master 1, both in sync, and the topic ``Orders``, which has readers."""
     harness.apply(
         DeclareGroup(
@@ -88,10 +88,11 @@ class TestRoutes:
         assert addresses(harness.call(105, {"topic": "Orders"}))["0"] == INSIDE
 
     @pytest.mark.parametrize(
-        ("listeners", "name"), [((OUTSIDE,), "other"), ((), "outside"), ((Listener("a"),), "a")]
+        ("listeners", "name"),
+        [((OUTSIDE,), "other"), ((), "outside"), ((GroupListener("a"),), "a")],
     )
     async def test_without_addresses_there_is_no_route(
-        self, harness: Harness, listeners: tuple[Listener, ...], name: str
+        self, harness: Harness, listeners: tuple[GroupListener, ...], name: str
     ) -> None:
         start(harness, *listeners)
         answer = route(harness, name)
