@@ -226,6 +226,8 @@ def _described(
                 f"Tell the controllers{of}: {wish.replicas} replicas, at least "
                 f"{wish.min_in_sync_replicas} in sync."
             )
+            if wish.listeners:
+                text += f" Give clients addresses of listener {', '.join(sorted(wish.listeners))}."
             yield Step("Declare", text)
         case act.DeclareFronts():
             yield Step("Declare", f"Lead clients to {action.declaration.address}.")

@@ -20,6 +20,7 @@ from unit.operator.world import (
     changed,
     controller_pod,
     controller_world,
+    controllers,
     front_world,
     fronts,
     fronts_view,
@@ -185,6 +186,15 @@ def test_new_resources_end_ready() -> None:
     led = fronts_view(declared=False)
     assert foreseen(changed(front_world(), objects={}, pods=(), view=led)).waits == ""
     assert foreseen(changed(front_world(), group=fronts(replicas=3))).waits == ""
+
+
+def test_a_listener_restarts_brokers_never_and_controllers_one_by_one() -> None:
+    clients = {"listeners": [{"name": "outside", "type": "NodePort", "allowPlain": True}]}
+    group = foreseen(changed(broker_world(), group=brokers(clients=clients)), rolls=any_change)
+    assert (group.waits, group.disruptive) == ("", ())
+    assert group.steps[-1].message.endswith("Give clients addresses of listener outside.")
+    quorum = changed(controller_world(), group=controllers(clients=clients))
+    assert len(foreseen(quorum, rolls=any_change).disruptive) == 3
 
 
 @given(worlds)
