@@ -121,14 +121,6 @@ def nodes(kube: Kube) -> set[str]:
     return {pod["status"]["hostIP"] for pod in pods}
 
 
-def test_each_way_in_has_its_own_addresses(trial: Trial) -> None:
-    inside = client.addresses(trial.kube, "TBW102")
-    for name_server in name_servers(trial.kube):
-        outside = asyncio.run(brokers_by(name_server, "TBW102"))
-        assert outside.isdisjoint(inside)
-        assert {split_address(address)[0] for address in outside} <= nodes(trial.kube)
-
-
 def test_a_java_client_outside_goes_on_when_the_master_is_killed(
     trial: Trial, report: Report, java_image: str
 ) -> None:
@@ -164,3 +156,12 @@ def test_a_java_client_outside_goes_on_when_the_master_is_killed(
         account=Account(len(sent.acks), len(lost), twice, twice),
     )
     assert not lost, sorted(lost)[:5]
+
+
+def test_each_way_in_has_its_own_addresses(trial: Trial) -> None:
+    """Of the topic that the Java client has made."""
+    inside = client.addresses(trial.kube, TOPIC)
+    for name_server in name_servers(trial.kube):
+        outside = asyncio.run(brokers_by(name_server, TOPIC))
+        assert outside.isdisjoint(inside)
+        assert {split_address(address)[0] for address in outside} <= nodes(trial.kube)

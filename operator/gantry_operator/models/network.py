@@ -99,7 +99,7 @@ class ControllerNetworkPolicy(Model):
     enabled: bool = Field(default=True, description=_ENABLED)
     clients_from: Peers = Field(
         default=(),
-        description=f"Who reaches 9876, the name service for clients: {_CLIENTS}",
+        description=f"Who reaches 9876, the name service for clients, and listeners: {_CLIENTS}",
     )
     tools_from: Peers = Field(
         default=(),

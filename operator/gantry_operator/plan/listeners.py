@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import MAX_REPLICAS, AdvertisedMember, GroupView
+from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_protocol.hosts import join_address
 
 from gantry_operator import names
@@ -52,11 +53,8 @@ def _members(
     known = {item.broker_id: item for item in joined.view.listeners.get(listener.name, [])}
     found = []
     for member in joined.view.members:
-        pod = joined.pod_of(member)
-        if pod is None or (pod.host_ip is None and listener.type == "NodePort"):
-            item = known.get(member.broker_id)
-        else:
-            item = _member(seen, group, listener, member, pod)
+        pod, before = joined.pod_of(member), known.get(member.broker_id)
+        item = before if pod is None else _member(seen, group, listener, member, pod, before)
         if item is not None:
             found.append(item)
     found.sort(key=lambda item: item.broker_id)
@@ -69,6 +67,7 @@ def _member(
     listener: BrokerListener,
     member: MemberView,
     pod: PodView,
+    before: AdvertisedMember | None,
 ) -> AdvertisedMember | None:
     name, ordinal = seen.meta.name, pod.ordinal
     service = names.listener_service(name, listener.name, ordinal)
@@ -91,9 +90,11 @@ def _member(
             host=listener.advertised_host,
             port=listener.advertised_port,
         )
-    if route is None and own is None:
+    route = route or (before.route if before else "")
+    own = own or (before.own if before else "")
+    if not route and not own:
         return None
-    return AdvertisedMember(broker_id=member.broker_id, route=route or "", own=own or "")
+    return AdvertisedMember(broker_id=member.broker_id, route=route, own=own)
 
 
 def _address(
@@ -155,6 +156,10 @@ def broker_status_of(view: object) -> tuple[ListenerStatus, ...] | None:
 def report_listeners(conditions: Conditions, seen: BrokerObserved) -> None:
     """ListenersServed: whether clients of each listener reach the group; none without listeners."""
     if seen.group is None or not seen.group.spec.clients.listeners:
+        return
+    if isinstance(seen.view, Unreachable):
+        reason = Reason.CONTROLLER_UNREACHABLE
+        conditions.set("ListenersServed", "Unknown", reason, seen.view.reason)
         return
     problem = _problem(seen, seen.group)
     if problem is None:

@@ -56,8 +56,11 @@ async def test_addresses_are_declared_as_they_come_and_go(world: World) -> None:
             "203.0.113.11:10911",
             "203.0.113.12:10911",
         }
-        status = world.require(CONTROLLER_GROUP, "gantry")["status"]
-        assert status["listeners"] == [{"name": "outside", "addresses": ["203.0.113.4:9876"]}]
+        named = [{"name": "outside", "addresses": ["203.0.113.4:9876"]}]
+        await world.until(
+            lambda: world.require(CONTROLLER_GROUP, "gantry")["status"]["listeners"] == named,
+            "the name servers are told",
+        )
 
         give_address(world, "orders-at-outside", "203.0.113.6")
         await world.until(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -257,6 +258,16 @@ class TestAddresses:
         }
         assert told(changed(before, pods=pods[1:])) is None, "what is told stays"
 
+    def test_a_service_that_is_not_seen_takes_no_address_away(self) -> None:
+        before = as_told(world())
+        for name in NODE_PORTS:
+            unseen = {key: body for key, body in before.objects.items() if key[1] != name}
+            assert told(changed(before, objects=unseen)) is None
+        without = copy.deepcopy(before.objects)
+        for name in NODE_PORTS:
+            without["Service", name]["spec"]["ports"][0].pop("nodePort")
+        assert told(changed(before, objects=without)) is None
+
     def test_who_is_forgotten_is_told_of_no_more(self) -> None:
         before = as_told(world())
         left = view(member(1), member(2), listeners=before.view.listeners)
@@ -323,6 +334,7 @@ class TestStatus:
         assert found[:2] == ("True", "ListenersServed")
         silent = changed(seen, view=Unreachable("lost"))
         assert with_status(silent).live_status["listeners"] == seen.live_status["listeners"]
+        assert condition(silent) == ("Unknown", "ControllerUnreachable", "lost")
 
     def test_no_word_of_listeners_without_any(self) -> None:
         assert condition(broker_world()) is None
