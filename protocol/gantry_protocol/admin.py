@@ -528,8 +528,7 @@ class UserView(AdminView):
 class AccessView(AdminView):
     """GET /v1/clusters/{cluster}/access.
 
-    ``changed`` is the index of the last change of a user, a rule or the switch; None of a
-    controller that does not say so.
+    ``changed``: index of the last change of a user, a rule or the switch, where it is told.
     """
 
     enabled: bool

@@ -31,11 +31,9 @@ from gantry_controller.metadata.switches import AccessSwitch
 from gantry_controller.metadata.topic_index import TopicIndex
 from gantry_controller.metadata.topic_table import Topic, TopicTable
 
-GroupKey = tuple[str, str]
-"""(cluster name, broker name): the identity of a broker group."""
+GroupKey = tuple[str, str]  # (cluster name, broker name): the identity of a broker group
 
 FIRST_BROKER_ID = BrokerId(1)  # MixAll.FIRST_SLAVE_ID
-
 
 _NO_TOPICS = TopicTable()
 _NO_SUBSCRIPTIONS = SubscriptionTable()

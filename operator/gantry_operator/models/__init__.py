@@ -1,9 +1,8 @@
 """The custom resources: what people write, what the operator reports, and the checks on both."""
 
 from gantry_operator.models.base import Condition, ConditionStatus, InvalidSpecError
-from gantry_operator.models.broker_group import (
-    BrokerGroup,
-    BrokerGroupSpec,
+from gantry_operator.models.broker_group import BrokerGroup, BrokerGroupSpec
+from gantry_operator.models.broker_group_status import (
     BrokerGroupStatus,
     DrainStatus,
     MasterStatus,

@@ -220,15 +220,7 @@ def _described(
         case act.DeleteObject():
             yield Step("Remove", f"Delete {action.kind} {action.name}.")
         case act.Declare():
-            of = f" of {action.group}" if action.group else ""
-            wish = action.declaration
-            text = (
-                f"Tell the controllers{of}: {wish.replicas} replicas, at least "
-                f"{wish.min_in_sync_replicas} in sync."
-            )
-            if wish.listeners:
-                text += f" Give clients addresses of listener {', '.join(sorted(wish.listeners))}."
-            yield Step("Declare", text)
+            yield Step("Declare", _of_declaration(action))
         case act.DeclareFronts():
             yield Step("Declare", f"Lead clients to {action.declaration.address}.")
         case act.DeletePod():
@@ -253,6 +245,19 @@ def _described(
                 yield Step("ScaleDown", text, True, pods=pods, gap_ms=None)
                 return
             yield Step("ScaleDown", f"Remove {', '.join(pods)}.", True, pods=pods)
+
+
+def _of_declaration(action: act.Declare) -> str:
+    """What the controllers are told of a group."""
+    of = f" of {action.group}" if action.group else ""
+    wish = action.declaration
+    text = (
+        f"Tell the controllers{of}: {wish.replicas} replicas, at least "
+        f"{wish.min_in_sync_replicas} in sync."
+    )
+    if wish.listeners:
+        text += f" Give clients addresses of listener {', '.join(sorted(wish.listeners))}."
+    return text
 
 
 def _of_member(

@@ -13,7 +13,7 @@ from gantry_protocol.admin import GroupView
 from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator.models import ShardsStatus
-from gantry_operator.models.broker_group import PodMasters, WorstShard
+from gantry_operator.models.broker_group_status import PodMasters, WorstShard
 from gantry_operator.plan.broker_steps import masters_per_pod
 from gantry_operator.plan.conditions import Conditions, find
 from gantry_operator.plan.group_report import report_group
