@@ -20,7 +20,7 @@ from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.faults import Fault
 from sim.product.operated_faults import API_FAULTS
-from sim.product.operated_kinds import OperatorRun
+from sim.product.operated_kinds import OperatedRun
 from sim.product.operated_watch import OperatorWatch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ API_FAULTS_COUNT = 4
 LATE_S = 0.1  # clients try again at moments of their own
 
 
-class FailoverRun(OperatorRun):
+class FailoverRun(OperatedRun):
     """Kills of the master, with an operator or without.
 
     Args:

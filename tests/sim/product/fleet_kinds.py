@@ -22,7 +22,7 @@ from sim.product.cluster import CLUSTER, GROUP, SEGMENT_BYTES
 from sim.product.kinds import PEACE_S
 from sim.product.operated import API
 from sim.product.operated_faults import API_FAULTS, NAMESPACE, OPERATOR_FAULTS
-from sim.product.operated_kinds import OperatorRun
+from sim.product.operated_kinds import OperatedRun
 from sim.product.operated_watch import is_ready
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class FleetWatch:
             )
 
 
-class FleetRun(OperatorRun):
+class FleetRun(OperatedRun):
     """Several groups, two operators, a new release of them, and the end of it all."""
 
     def settings(self, rng: Random) -> dict[str, Any]:

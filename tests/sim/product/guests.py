@@ -2,8 +2,7 @@
 
 What cannot be meant is refused: by the API server, and then nothing is there; or by the operator,
 which says so and builds nothing. A guest that was made comes to be Ready. What was acknowledged in
-it is there after every change, a shrink and a pause among them. While it is paused nobody takes a
-pod of it.
+it is there after every change (``guest_changes``), a shrink and a growth among them.
 
 A guest that was deleted leaves nothing that it owned, and nobody is sent there. With Retain its
 claims stay, the controllers keep what they know of it, and a resource of the same name has all of
@@ -29,10 +28,11 @@ from gantry_protocol.records import decode_properties, decode_records
 from gantry_protocol.records.properties import UNIQ_KEY
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, SEGMENT_BYTES
+from sim.product.guest_changes import CLASSES, DEEDS, GuestChanges
 from sim.product.line import _text, send_ext, topic_ext
 from sim.product.operated import API
 from sim.product.operated_faults import NAMESPACE
-from sim.product.people import LOOK_S, People
+from sim.product.people import LOOK_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,7 @@ EXTRAS: tuple[dict[str, Any], ...] = (
 )
 
 
-class Guests(People):
+class Guests(GuestChanges):
     """See the module.
 
     Attributes:
@@ -145,8 +145,8 @@ class Guests(People):
         await self._make(name, spec)
         self._kept, self._possible = {}, set()
         await self._send(client, name, rng)
-        for _ in range(rng.randint(0, 2)):
-            await self._change(name, spec, rng)
+        for deed in rng.sample(DEEDS, rng.randint(1, 3)):
+            await self._change(deed, name, spec, rng)
             await self._send(client, name, rng)
         await self._read(client, name)
         before = self._neighbours(name)
@@ -200,40 +200,6 @@ class Guests(People):
     async def _make(self, name: str, spec: dict[str, Any]) -> None:
         self._create(name, spec)
         await self._until(f"{name} to be Ready", lambda: self._is_ready(name))
-
-    async def _change(self, name: str, spec: dict[str, Any], rng: Random) -> None:
-        """A change that people make, until it is done."""
-        match rng.choice(["scale", "scale", "roll", "switchover", "pause"]):
-            case "scale":
-                least = spec["replication"]["minInSyncReplicas"]
-                spec["replicas"] = rng.randint(least, 3)
-                self._patch(name, {"replicas": spec["replicas"]})
-                self._cluster.world.count("guest-scaled")
-            case "roll":
-                notes = {"roll": f"{rng.getrandbits(32):x}"}
-                self._patch(name, {"template": {"metadata": {"annotations": notes}}})
-            case "switchover":
-                wish = {"id": f"{rng.getrandbits(32):x}", "to": rng.randrange(spec["replicas"])}
-                self._patch(name, {"switchover": wish})
-            case "pause":
-                await self._pause(name, rng)
-        await self._until(f"{name} to be changed", lambda: self._is_ready(name))
-
-    async def _pause(self, name: str, rng: Random) -> None:
-        """A change while it is paused: no pod goes but by people. Raises Violation."""
-        self._patch(name, {"paused": True})
-        await self._until(
-            f"{name} to be paused", lambda: (self._condition(name, "Paused") or ("",))[0] == "True"
-        )
-        pods = self._pods(name)
-        notes = {"roll": f"{rng.getrandbits(32):x}"}
-        self._patch(name, {"template": {"metadata": {"annotations": notes}}})
-        await asyncio.sleep(4.0)
-        gone = set(pods.values()) - set(self._pods(name).values())
-        if gone - self._cluster.deleted_by_people:
-            raise Violation(f"{name} is paused, and its pods are {self._pods(name)}, were {pods}")
-        self._cluster.world.count("guest-paused")
-        self._patch(name, {"paused": False})
 
     async def _delete(
         self, name: str, *, deletes: bool, but: Mapping[str, str] | None = None
@@ -355,15 +321,6 @@ class Guests(People):
         assert resource is not None
         return str(resource["metadata"]["uid"])
 
-    def _of(self, plural: str, name: str) -> list[dict[str, Any]]:
-        """Objects whose names begin with that of the guest's StatefulSet."""
-        begin = names.broker_statefulset(name)
-        found = self._cluster.objects(plural)
-        return [obj for obj in found if f"{begin}-" in f"{obj['metadata']['name']}-"]
-
-    def _pods(self, name: str) -> dict[str, str]:
-        return {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in self._of("pods", name)}
-
     def _claims(self, name: str) -> dict[str, str]:
         """The volumes of its claims."""
         return {
@@ -403,10 +360,12 @@ def _spec(rng: Random, deletes: bool, *, may_upload: bool) -> dict[str, Any]:
     """What people wish for."""
     extras = [one for one in EXTRAS if may_upload or "tier" not in one]
     replicas = rng.choice([1, 2, 2])
+    kind = rng.choice(CLASSES)
+    storage = {"size": "1Gi", "whenDeleted": "Delete" if deletes else "Retain"}
     return {
         "replicas": replicas,
         "replication": {"minInSyncReplicas": rng.randint(1, min(2, replicas))},
         "config": {"log_segment_bytes": str(SEGMENT_BYTES), "disk_spare_bytes": "0"},
         **rng.choice(extras),
-        "storage": {"size": "1Gi", "whenDeleted": "Delete" if deletes else "Retain"},
+        "storage": storage | ({} if kind is None else {"className": kind}),
     }

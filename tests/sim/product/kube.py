@@ -38,6 +38,7 @@ import gantry_controller.server
 from aiohttp import web
 from gantry_broker.front.settings import FrontSettings
 from gantry_broker.host.settings import BrokerSettings
+from gantry_cli.commands.controller import _size_beside
 from gantry_controller.settings import ControllerSettings
 from gantry_local.apiserver import errors, handlers, routes
 from gantry_local.apiserver.addresses import AddressPool
@@ -64,7 +65,7 @@ from gantry_local.network.hosts import HostsWriter, names
 from gantry_local.network.proxy import wanted
 from gantry_local.runtime import ensure_node
 from gantry_protocol.errors import GantryError
-from gantry_protocol.process.config import load_settings
+from gantry_protocol.process.config import CONFIG_VARIABLE, load_settings
 from gantry_protocol.process.runtime import _operating_error
 from sim.kernel.world import MS, Violation
 from sim.product.cluster import supervised
@@ -348,7 +349,10 @@ class ContainerProcess(LocalProcess):
         model, server = PROGRAMS[component]
 
         async def program() -> None:
-            settings = load_settings(model, {}, launch.env, table=component)
+            told = _told_beside(component, launch)
+            settings = load_settings(
+                model, {}, launch.env, table=component, otherwise=lambda _: told
+            )
             await supervised(partial(server.serve, settings))
 
         node = cluster.place(component, launch)
@@ -396,6 +400,13 @@ class ContainerProcess(LocalProcess):
             process.kill()
         else:
             process.loop.signal(number)
+
+
+def _told_beside(component: str, launch: Launch) -> dict[str, str]:
+    """What the command reads beside its settings."""
+    file = launch.env.get(CONFIG_VARIABLE, "")
+    size = _size_beside(file) if component == "controller" else None
+    return {} if size is None else {"quorum_size": size}
 
 
 async def serve(cluster: OperatedCluster, ready: Callable[[Registry], None]) -> None:

@@ -196,9 +196,10 @@ class OperatedCluster(Cluster):
         if machine is not None:
             machine.is_up = False
             machine.life += 1
-        for nodes in (self.brokers, self.fronts, *self.guests.values()):
+        for nodes in (self.brokers, self.controllers, self.fronts, *self.guests.values()):
             for node in [one for one in nodes if one.machine is machine]:
-                if nodes is not self.brokers or self.brokers.index(node) >= self.replicas:
+                wished = {id(self.brokers): self.replicas, id(self.controllers): self.quorum}
+                if nodes.index(node) >= wished.get(id(nodes), 0):
                     nodes.remove(node)  # it is not wished for any more
 
     async def _nothing(self, _: Node) -> None:
@@ -306,6 +307,22 @@ class OperatedCluster(Cluster):
         assert self.registry is not None
         resource = self.registry.catalogue.type(group, plural)
         self.registry.delete(resource, NAMESPACE, name, DeleteOptions())
+
+    def resize_quorum(self, size: int) -> None:
+        """Wish for so many controllers."""
+        self.quorum = size
+        there = self.network.machines
+        self.controllers[size:] = [
+            node for node in self.controllers[size:] if node.machine.address in there
+        ]
+        self.change("controllergroups", CLUSTER, {"spec": {"replicas": size}})
+
+    def delete_pod(self, name: str) -> None:
+        """``kubectl delete pod``, with its grace period."""
+        assert self.registry is not None
+        pods = {one["metadata"]["name"]: one["metadata"]["uid"] for one in self.objects("pods")}
+        self.deleted_by_people.add(pods[name])
+        self.remove("pods", name, group="")
 
     def objects(self, plural: str, group: str = "") -> list[dict[str, Any]]:
         """What the API server has, itself."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "mq"
 REPLICAS_MIN, REPLICAS_MAX = 3, 4
+QUORUMS = (3, 5)
 
 
 def _for_a_while(cluster: OperatedCluster, fault: Fault, **manners: Any) -> None:
@@ -138,6 +139,10 @@ def _shrink(cluster: OperatedCluster, _: Fault) -> None:
         cluster.change("brokergroups", GROUP, {"spec": {"replicas": cluster.replicas}})
 
 
+def _resize_quorum(cluster: OperatedCluster, _: Fault) -> None:
+    cluster.resize_quorum(sum(QUORUMS) - cluster.quorum)
+
+
 def _switchover(cluster: OperatedCluster, fault: Fault) -> None:
     wish: dict[str, Any] = {"id": f"at-{fault.at_ms}"}
     if fault.target % 2:
@@ -146,15 +151,10 @@ def _switchover(cluster: OperatedCluster, fault: Fault) -> None:
 
 
 def _delete_pod(cluster: OperatedCluster, fault: Fault) -> None:
-    """``kubectl delete pod``, with its grace period."""
-    from gantry_local.apiserver.deletion import DeleteOptions
-
-    pods = cluster.objects("pods")
-    if cluster.registry is not None and pods:
-        meta = pods[fault.target % len(pods)]["metadata"]
-        cluster.deleted_by_people.add(meta["uid"])
-        resource = cluster.registry.catalogue.type("", "pods")
-        cluster.registry.delete(resource, NAMESPACE, meta["name"], DeleteOptions())
+    """Somebody's ``kubectl delete pod``."""
+    pods = cluster.objects("pods") if cluster.registry is not None else []
+    if pods:
+        cluster.delete_pod(pods[fault.target % len(pods)]["metadata"]["name"])
 
 
 API_FAULTS: dict[str, Callable[[Any, Fault], None]] = {
@@ -181,6 +181,7 @@ WISHES: dict[str, Callable[[Any, Fault], None]] = {
     "roll-controllers": _roll("controllergroups", CLUSTER),
     "grow": _grow,
     "shrink": _shrink,
+    "quorum-size": _resize_quorum,
     "switchover": _switchover,
     "delete-pod": _delete_pod,
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from gantry_operator.plan import growth
 from sim.kernel.world import Violation
-from sim.product import faults
+from sim.product import faults, guest_changes
 from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, GROUP
 from sim.product.front_groups import FrontGroups, FrontsWatch, has_store_port
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
 FRONTS_SHARE = 0.4  # of runs of groups
 SHARDS_SHARE = 0.3
 SLEEPS = 2
+SIZES = 2
 
 
-class OperatorRun(ProductRun):
+class OperatedRun(ProductRun):
     """A cluster that the operator makes, with faults of the API server and wishes of people."""
 
     onlookers = (Scraper,)
@@ -55,10 +58,15 @@ class OperatorRun(ProductRun):
         self._operators = OperatorWatch(self._cluster, self._watch)
         super().act()
 
+    def rest(self) -> None:
+        """Until all is as it is wished. Raises Violation."""
+        operators = self._operators
+        if not self._cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
+            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+
     def settle(self, loads: Sequence[Load]) -> None:
         cluster, operators = self._cluster, self._operators
-        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
-            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        self.rest()
         for load in loads:
             load.stop_sending()
         cluster.run(2)
@@ -68,7 +76,28 @@ class OperatorRun(ProductRun):
             operators.judge_idleness()
 
 
-class SleepersRun(OperatorRun):
+class OperatorRun(OperatedRun):
+    """The same, and the quorum gets other sizes in peace, as it does among the faults.
+
+    Clients are served meanwhile.
+    """
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        rng, cluster, watch = self.world.stream("sizes"), self._cluster, self._watch
+        for _ in range(SIZES):
+            self.rest()
+            cluster.resize_quorum(
+                rng.choice([size for size in (1, 3, 5) if size != cluster.quorum])
+            )
+            self.rest()
+            acks = watch.acks
+            if not cluster.run(PEACE_S, until=lambda before=acks: watch.acks > before + 3):
+                raise Violation(f"nobody is served after a quorum became one of {cluster.quorum}")
+            cluster.world.count(f"resized-{cluster.quorum}")
+        super().settle(loads)
+
+
+class SleepersRun(OperatedRun):
     """A group that is put to sleep and woken: among faults, and in peace.
 
     Asleep no broker runs and every volume is there. It wakes with all of them, also if fewer
@@ -94,9 +123,8 @@ class SleepersRun(OperatorRun):
 
     def _sleep_and_wake(self) -> None:
         """Raises Violation."""
-        rng, cluster, operators = self.world.stream("sleepers"), self._cluster, self._operators
-        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
-            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        rng, cluster = self.world.stream("sleepers"), self._cluster
+        self.rest()
         volumes = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
         self._wish(asleep=True)
         if not cluster.run(PEACE_S, until=self._is_asleep):
@@ -128,7 +156,7 @@ class SleepersRun(OperatorRun):
         return self._status().get("summary") == "Hibernated"
 
 
-class OwnersRun(OperatorRun):
+class OwnersRun(OperatedRun):
     """Topics, users and consumer groups that resources wish for, and others who change them.
 
     Controllers, operators and the API server fail meanwhile; in the end the metadata is what the
@@ -148,7 +176,7 @@ class OwnersRun(OperatorRun):
         super().settle(loads)
 
 
-class GroupsRun(OperatorRun):
+class GroupsRun(OperatedRun):
     """Broker groups that come and go beside the watched one, and in the end all that there is.
 
     Some runs have fronts, some have groups with shards beside the others.
@@ -174,6 +202,11 @@ class GroupsRun(OperatorRun):
                 "bucket": BucketOptions.swarm(rng),
             }
         return named
+
+    def play(self) -> None:
+        """Raises Violation. File systems are waited for a shorter time."""
+        with mock.patch.object(growth, "FILE_SYSTEM_WAIT_S", guest_changes.PENDING_S):
+            super().play()
 
     def loads(self) -> Sequence[Load]:
         """The clients, one that reads everything again, and people."""

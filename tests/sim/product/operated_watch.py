@@ -6,6 +6,7 @@ alone    it takes one running member of a group at a time: the next one only aft
 master   it never takes the pod of a master that has served for a while and has a successor
 quorum   it never takes a controller while the others that live are no majority, nor a broker while
          those that live are fewer than the minimum asks for
+seats    no pod of a controller goes while a majority counts it as a member
 volumes  it deletes no claim, and no volume goes
 scale    a StatefulSet never shrinks below the wish, unless all of the group is put to sleep
 bug      no reconcile ends in a fault of its own
@@ -20,6 +21,7 @@ and says that all is well, that roles' labels tell the truth, and that nothing i
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gantry_operator import names
@@ -57,6 +59,7 @@ class OperatorWatch:
         self._alive_us: dict[str, int] = {}
         self._taken: dict[str, tuple[str, str]] = {}  # StatefulSet: name and uid that it took last
         self._master = ("", 0)  # who serves, and since when
+        self._sizes: dict[str, int] = {}  # of StatefulSets
         self._found: list[str] = []
         self._acks = 0
         self.all_goes = self.sleeps = False
@@ -114,12 +117,37 @@ class OperatorWatch:
             if name == BROKERS and self.sleeps and replicas == 0:
                 continue
             wished = self._cluster.replicas if name == BROKERS else self._cluster.quorum
-            if replicas < min(wished, 3):
-                raise Violation(f"scale: {name} has {replicas} replicas of {wished}")
+            before = self._sizes.get(name, 0)
+            if replicas < min(before, wished, 3):
+                raise Violation(f"scale: {name} has {replicas} replicas of {wished}, had {before}")
+            self._sizes[name] = replicas
+        self._check_seats()
         self._forget_taken()
         lost = set(self._cluster.lost_disks) - self._cluster.disposable
         if lost:
             raise Violation(f"volumes: {lost} went")
+
+    def _check_seats(self) -> None:
+        """Raises Violation: the StatefulSet has no place for somebody who takes part."""
+        found = self._cluster.objects("statefulsets", "apps")
+        sizes = [one["spec"]["replicas"] for one in found if one["metadata"]["name"] == CONTROLLERS]
+        for voters, everybody in self._memberships():
+            if sizes and max(everybody) > sizes[0]:
+                raise Violation(
+                    f"seats: {CONTROLLERS} has {sizes[0]} replicas, and {sorted(everybody)} take "
+                    f"part, of whom {sorted(voters)} vote"
+                )
+
+    def _memberships(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+        """Voters and all members, as a majority of these voters knows them."""
+        known = Counter[tuple[frozenset[int], frozenset[int]]]()
+        for node in self._cluster.controllers:
+            controller = self._cluster.controller_of(node)
+            if controller is not None:
+                members = controller.node.members
+                everybody = frozenset(members.nodes)
+                known[frozenset(members.voters), everybody] += number_of(node) in members.voters
+        return [one for one, count in known.items() if count > len(one[0]) // 2]
 
     def _forget_taken(self) -> None:
         """A pod that was taken is Ready again, or was scaled away since."""
@@ -171,8 +199,8 @@ class OperatorWatch:
         ]
         if statefulset == BROKERS:
             self._take_broker(node, len(others))
-        elif len(others) < cluster.quorum // 2 + 1:
-            self._found.append(f"quorum: {name} is taken, and {len(others)} others live")
+        else:
+            self._take_controller(name, {number_of(other) for other in others})
 
     def _take_broker(self, node: Node, others: int) -> None:
         cluster = self._cluster
@@ -183,6 +211,11 @@ class OperatorWatch:
             self._found.append(f"master: {node.name} is taken, and it has served for a while")
         if others < min(cluster.min_in_sync, cluster.replicas - 1):
             self._found.append(f"quorum: {node.name} is taken, and {others} others live")
+
+    def _take_controller(self, name: str, others: set[int]) -> None:
+        for voters, _ in self._memberships():
+            if len(others & voters) <= len(voters) // 2:
+                self._found.append(f"quorum: {name} is taken, and of {voters} live {others}")
 
     def _newest_epoch(self) -> int:
         """The epoch that the controllers have decided, of which its old master may not know yet."""
@@ -205,6 +238,9 @@ class OperatorWatch:
             said = _unsaid(cluster.resource(plural, name))
             if said:
                 return f"{plural} {name}: {said}"
+        wished = frozenset(range(1, cluster.quorum + 1))
+        if self._memberships() != [(wished, wished)]:
+            return f"controllers {set(wished)} are wished, and there are {self._memberships()}"
         master = cluster.master()
         revisions = {
             found["metadata"]["name"]: found["status"].get("updateRevision")
@@ -248,6 +284,11 @@ def _unsaid(resource: dict[str, Any]) -> str:
     if ready.get("status") != "True":
         return f"Ready is {ready.get('status')}: {ready.get('reason')} {ready.get('message')}"
     return ""
+
+
+def number_of(node: Node) -> int:
+    """Of a controller, in its quorum."""
+    return int(node.name.rpartition("-")[2]) + 1
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
