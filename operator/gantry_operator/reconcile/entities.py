@@ -191,9 +191,16 @@ class Entities:
                 outcome.again = await hand.follow(seen, action, admin) or outcome.again
 
     async def _tell(self, key: Key, seen: Seen, deed: Any, outcome: ApplyOutcome) -> bool:
-        """Tells the controllers; what they refuse is planned with, at once and then again."""
+        """Tells the controllers; what they refuse is planned with, at once and then again.
+
+        Raises:
+            NotFound: the resource is gone.
+        """
         try:
             await deed(seen, self._directory.admin(*seen.cluster))
+        except NotFound:
+            await live(self._api, self._cache, seen.kind, key.namespace, key.name)
+            raise
         except AdminRefusedError as error:
             told = (seen.meta.generation, str(error))
             outcome.again = self._refusals.get(key) != told

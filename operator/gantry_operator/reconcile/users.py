@@ -202,6 +202,7 @@ class UserHand(OneHand):
     async def _ensured(self, seen: Seen) -> _Key:
         key = await self._read(seen)
         if key.to_be_made:
+            await self._must_be_there(seen)
             text = secrets.token_urlsafe(RANDOM_BYTES)
             try:
                 made = await self._api.create(SECRET, _secret(seen, text))
@@ -213,6 +214,16 @@ class UserHand(OneHand):
             why = key.problem or "The Secret has gone meanwhile."
             raise AdminRefusedError(409, "SECRET_NOT_USABLE", why)
         return key
+
+    async def _must_be_there(self, seen: Seen) -> None:
+        """Refuses what is gone: its Secret would go at once, and be made again, and so on.
+
+        Raises:
+            NotFound: the resource is gone, and no watch has said so yet.
+        """
+        body = await self._api.get(MESSAGE_USER, seen.meta.namespace, seen.meta.name)
+        if body["metadata"].get("uid") != seen.meta.uid:
+            raise NotFound(404, "NotFound", f"MessageUser {seen.meta.name} is another one now")
 
 
 def _secret_of(seen: Seen) -> tuple[str, str]:
