@@ -1,11 +1,11 @@
 """A cluster that grows and shrinks under the clients of a mapped topic.
 
-A broker group comes later than the others, and is given its share of the queues. Then one of them
-goes. Mostly it is drained first: its queues move, consumer groups read to the end, it says that
-nothing is left, and is retired for good; what they committed is known elsewhere afterwards. Or it
-is retired at once, as by somebody who deletes a namespace, and is back once its queues have begun
-anew elsewhere: all that it holds is read again then. While it is away nobody knows how far consumer
-groups had come there; they are told how far they had come elsewhere.
+A broker group comes later than the others, and is given its share of the queues. Sometimes one is
+retired at once then, as by somebody who deletes a namespace, and is back once its queues have begun
+anew elsewhere: all that it holds is read again. While it is away nobody knows how far consumer
+groups had come there; they are told how far they had come elsewhere. At last one goes for good. It
+is drained first: its queues move, consumer groups read to the end, and it says that nothing is
+left; what they committed is known elsewhere afterwards.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Growing(Mapped):
         gone: the group that went for good; empty while none did.
     """
 
+    moves_readers = False
+
     def __init__(self, cluster: Cluster, before: Sequence[Load]) -> None:
         super().__init__(cluster)
         self.gone = ""
@@ -70,6 +72,7 @@ class Growing(Mapped):
         self._newcomer = cluster.groups[-1]
         rng = cluster.world.stream("growing")
         self._is_dropped = rng.random() < 0.3  # somebody is retired without a drain
+        self._is_back = not self._is_dropped
         self._has_left = False
         self._away = ""  # who is retired, and not known by everybody to be back
         self._taken: dict[str, list[_Taken]] = {}  # by consumer group, in the order of commits
@@ -89,11 +92,10 @@ class Growing(Mapped):
         await asyncio.sleep(rng.random() * COMES_WITHIN_S)
         await self._come()
         await asyncio.sleep(rng.random() * GOES_WITHIN_S)
-        leaver = rng.choice(self._cluster.groups)
         if self._is_dropped:
-            await self._go_and_return(rng, leaver)
-        else:
-            await self._leave(rng, leaver)
+            await self._go_and_return(rng, rng.choice(self._cluster.groups))
+            self._is_back = True
+        await self._leave(rng, rng.choice(self._cluster.groups))
         self._has_left = True
         self._busy -= 1
         self.unsettled = "clients of the mapped topic do not end"
@@ -218,11 +220,11 @@ class Growing(Mapped):
     async def _finish(self, rng: Random, lines: Lines, groups: list[str], queue: int) -> None:
         """Consumer groups read to the end: all the time, or once and again if a drain waits.
 
-        Where no drain waits for them they commit nothing more: what the group that goes has taken
-        is to be told again once it is back.
+        While no drain can wait for them they commit nothing more: what a group that is away has
+        taken is to be told again once it is back.
         """
         while not self._has_left:
-            if not self._is_dropped and queue in self._unread:
+            if self._is_back and queue in self._unread:
                 has_read = await self._read_all_of(rng, lines, groups, queue)
                 if has_read and self._leaves_late:
                     self._unread.discard(queue)

@@ -24,7 +24,7 @@ from sim.product.people import LOOK_S, People
 if TYPE_CHECKING:
     from random import Random
 
-DEEDS = ("scale", "scale", "roll", "switchover", "pause", "supervise", "grow")
+DEEDS = ("scale", "roll", "switchover", "pause", "supervise", "grow")
 CLASSES = (None, None, OFFLINE, FIXED_CLASS)
 NOTE = "roll"
 ANOTHER = "00000000"
@@ -35,8 +35,8 @@ PENDING_S = 1.0  # for so long a file system may be behind its volume in these r
 class GuestChanges(People):
     """See the module."""
 
-    async def _change(self, deed: str, name: str, spec: dict[str, Any], rng: Random) -> None:
-        """A change that people make, one of ``DEEDS``, until it is done."""
+    async def _change(self, deed: str, name: str, spec: dict[str, Any], rng: Random) -> bool:
+        """A change that people make, one of ``DEEDS``, until it is done; False if it never is."""
         match deed:
             case "scale":
                 self._scale(name, spec, rng)
@@ -50,8 +50,10 @@ class GuestChanges(People):
             case "supervise":
                 await self._supervise(name, spec, rng)
             case "grow":
-                await self._grow(name, spec)
+                if not await self._grow(name, spec):
+                    return False
         await self._until(f"{name} to be changed", lambda: self._is_ready(name))
+        return True
 
     def _scale(self, name: str, spec: dict[str, Any], rng: Random) -> None:
         spec["replicas"] = rng.randint(spec["replication"]["minInSyncReplicas"], 3)
@@ -122,8 +124,11 @@ class GuestChanges(People):
 
     # ---- volumes
 
-    async def _grow(self, name: str, spec: dict[str, Any]) -> None:
-        """Larger volumes. Raises Violation: they grow as they must not."""
+    async def _grow(self, name: str, spec: dict[str, Any]) -> bool:
+        """Larger volumes; False where their class allows none, and the wish stays unfulfilled.
+
+        Raises Violation: they grow as they must not.
+        """
         storage, pods = spec["storage"], self._pods(name)
         before, kind = storage["size"], storage.get("className")
         storage["size"] = f"{int(before.removesuffix('Gi')) + 1}Gi"
@@ -139,16 +144,16 @@ class GuestChanges(People):
 
         await self._until(f"the volumes of {name} to grow", done)
         if kind == FIXED_CLASS:
-            storage["size"] = before
-            self._patch(name, {"storage": {"size": before}})
+            storage["size"] = before  # of the next resource of this name
             self._cluster.world.count("growth-refused")
-            return
+            return False
         gone = {uid for uid in pods.values() if uid not in self._pods(name).values()}
         if gone - self._cluster.deleted_by_people and kind != OFFLINE:
             raise Violation(f"volumes of {name} grew, and its pods {pods} are {self._pods(name)}")
         if kind == OFFLINE and len(gone) < len(pods):
             raise Violation(f"file systems of {name} grew without a restart of {pods}")
         self._cluster.world.count(f"grown-{kind}")
+        return True
 
     def _judge_sizes(
         self, name: str, asked: dict[str, str], sizes: dict[str, tuple[str, str]]

@@ -116,6 +116,7 @@ class Guests(GuestChanges):
         self._kept: dict[str, tuple[str, int]] = {}  # acknowledged, in the present guest
         self._possible: set[str] = set()  # that were sent to it
         self._number = 0
+        self._deeds: list[str] = []  # that people do next
 
     def start(self) -> None:
         """Begin."""
@@ -145,9 +146,11 @@ class Guests(GuestChanges):
         await self._make(name, spec)
         self._kept, self._possible = {}, set()
         await self._send(client, name, rng)
-        for deed in rng.sample(DEEDS, rng.randint(1, 3)):
-            await self._change(deed, name, spec, rng)
+        for deed in self._next_deeds(rng):
+            goes_on = await self._change(deed, name, spec, rng)
             await self._send(client, name, rng)
+            if not goes_on:
+                break
         await self._read(client, name)
         before = self._neighbours(name)
         await self._delete(name, deletes=deletes)
@@ -168,6 +171,13 @@ class Guests(GuestChanges):
             self._patch(name, {"storage": {"whenDeleted": "Delete"}})
             await self._until(f"{name} to know of it", lambda: self._is_ready(name))
             await self._delete(name, deletes=True, but=unused)
+
+    def _next_deeds(self, rng: Random) -> list[str]:
+        """Some of what people do, so that each comes before any comes again."""
+        if not self._deeds:
+            self._deeds = rng.sample(DEEDS, len(DEEDS))
+        some, self._deeds = self._deeds[:4], self._deeds[4:]
+        return some
 
     # ---- what cannot be meant
 

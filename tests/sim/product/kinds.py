@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from gantry_broker.clients import offset_age, offsets
+from gantry_broker.clients.lite import expiring
+from gantry_broker.clients.lite import rules as lite_rules
 from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.product import ages, batches, faults, parked, poppers
+from sim.product import ages, batches, faults, lite_visits, parked, poppers
 from sim.product.cluster import GROUP, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.consents import Consents
@@ -330,8 +332,7 @@ class RetainRun(ProductRun):
         self._seconds = rng.choice([3, 6]) if self._bytes is None or rng.random() < 0.3 else None
         self._gives_way = rng.random() < 0.3
         self.kinds = _some(rng, faults.KINDS.keys() - {"flipped-bit"})
-        if rng.random() < 0.6:
-            self.kinds = [*self.kinds, "flipped-bit", "flipped-bit"]
+        self.kinds += ["flipped-bit"] * max(2, len(self.kinds) // rng.choice([1, 2, 4]))
         return {
             "broker_settings": {
                 "retention_bytes": self._bytes or 0,
@@ -472,10 +473,20 @@ class LitesRun(ProductRun):
         """Served from a broker's own disk, or through a door."""
         return {"doors": rng.random() < 0.3}
 
+    def play(self) -> None:
+        """Raises Violation. Brokers count shorter minutes meanwhile."""
+        with (
+            mock.patch.object(lite_rules, "_MINUTE_MS", lite_visits.MINUTE_MS),
+            mock.patch.object(expiring, "SWEEP_S", lite_visits.SWEEP_S),
+        ):
+            super().play()
+
     def loads(self) -> Sequence[Load]:
         """Few messages beside."""
         cluster, watch = self._cluster, self._watch
-        return [Workload(cluster, watch, producers=1), Lites(cluster, watch)]
+        lites = Lites(cluster, watch)
+        visits = lite_visits.LiteVisits(cluster, watch, lites)
+        return [Workload(cluster, watch, producers=1), lites, visits]
 
 
 class BatchesRun(ProductRun):

@@ -152,6 +152,24 @@ class Lites(Clients):
             if not ((found := messages.get(place)) and (found.done_us or found.maybe_done))
         ]
 
+    # ---- what is known by now
+
+    @property
+    def is_set_up(self) -> bool:
+        """Whether the lite topics' parent is there."""
+        return self._is_set_up
+
+    def acknowledged(self, lite: str) -> int:
+        """How many messages of a lite topic were acknowledged to their producer."""
+        return len(self._sent[lite])
+
+    def surely_left(self, group: str, name: str) -> set[str]:
+        """Lite topics that a client does not take, and was answered so."""
+        wishes = self._wishes[group, name]
+        return {
+            lite for lite, wish in wishes.items() if not wish.is_in and wish.told_us is not None
+        }
+
     # ---- sending
 
     async def _send(self, node: Node) -> None:
@@ -195,16 +213,34 @@ class Lites(Clients):
     # ---- subscribing
 
     async def _subscribe(
-        self, line: Line, group: str, name: str, lites: list[str], *, is_in: bool
+        self,
+        line: Line,
+        group: str,
+        name: str,
+        lites: list[str],
+        *,
+        is_in: bool,
+        is_all: bool = False,
     ) -> bool:
-        """Take some, or no more; whether that was heard."""
+        """Take some, or no more; whether that was heard.
+
+        Args:
+            line: the way to the master.
+            group, name: of the client.
+            lites: that it takes, or leaves.
+            is_in: whether it takes them.
+            is_all: it takes these only, or leaves all.
+        """
         action = "PARTIAL_ADD" if is_in else "PARTIAL_REMOVE"
         if group == ALL:
             action, lites = "COMPLETE_ADD", []
+        elif is_all:
+            action = "COMPLETE_ADD" if is_in else "COMPLETE_REMOVE"
         asked_us = self._cluster.world.now_us
         wishes = self._wishes[group, name]
-        for lite in lites:
-            wishes[lite] = _Wish(is_in, asked_us)
+        told = LITES if is_all and group != ALL else lites
+        for lite in told:
+            wishes[lite] = _Wish(is_in and lite in lites, asked_us)
             if is_in and group == ALONE:
                 self._claims[lite][name] = wishes[lite]
         word = {
@@ -215,7 +251,7 @@ class Lites(Clients):
         answer = await line.ask(RequestCode.LITE_SUBSCRIPTION_CTL, {}, body, WITHIN_S)
         is_heard = answer is not None and answer.code == ResponseCode.SUCCESS
         if is_heard:
-            for lite in lites:
+            for lite in told:
                 wishes[lite].told_us = self._cluster.world.now_us
             self._cluster.world.count("subscribed" if is_in else "left")
         return is_heard
@@ -266,7 +302,9 @@ class Lites(Clients):
             return
         if rng.random() < 0.3:
             lites = [lite for lite in LITES if rng.random() < 0.4]
-            await self._subscribe(line, group, name, lites, is_in=rng.random() < 0.7)
+            is_in = rng.random() < 0.7
+            is_all = rng.random() < 0.3 and not (is_in and group == ALONE)  # what it lost stays so
+            await self._subscribe(line, group, name, lites, is_in=is_in, is_all=is_all)
 
     async def _pop(self, line: Line, group: str, name: str, rng: Random) -> list[_Taken]:
         """Take some. Raises Violation: these were not to be handed out now."""

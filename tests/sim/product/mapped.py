@@ -5,17 +5,22 @@ as a client does whose route is old. One sender is older and sees each group's o
 
 What is acknowledged is at its place, whoever is asked, once, in the order of its sender, and behind
 no gap; what was refused is not there. A reader is never led back or past something. A committed
-offset stays until the next commit. Once everybody is well all moves come to an end.
+offset stays until the next commit, or until an administrator moves its consumer group back; then it
+is the one that was asked for. A cluster that is asked to be even is so, and nothing comes to a
+group that is to have none. Once everybody is well all moves come to an end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.headers.brokeradmin import ResetOffsetRequestHeader
 from gantry_protocol.headers.client import PullMessageRequestHeader
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.records import decode_records
@@ -41,6 +46,7 @@ HAS_SUBSCRIPTION = 4
 BATCH = 32
 BURST = 15
 PATH = f"/v1/clusters/{CLUSTER}/queues/{TOPIC}"
+REBALANCE = f"/v1/clusters/{CLUSTER}/queues-rebalance"
 MOVES_MAX = 50  # of a queue: below ``SEGMENTS_MAX``
 
 _EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
@@ -64,9 +70,11 @@ class Mapped(Clients):
         acknowledged: queue and offset of each message that was answered 0.
         refused: messages that were not stored.
         unsure: messages that may be there.
+        moves_readers: whether somebody moves consumer groups back.
     """
 
     unsettled = "clients of the mapped topic do not end"
+    moves_readers = True
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -206,9 +214,39 @@ class Mapped(Clients):
                 for number in range(QUEUES)
                 if rng.random() < 0.5 and (not known or known.queues[number].moves < MOVES_MAX)
             ]
-            if await self._put(rng, {number: rng.choice(self._cluster.groups) for number in some}):
+            if rng.random() < 0.2 and len(some) < QUEUES:
+                await self._even_out(rng)
+                continue
+            places = {number: rng.choice(self._cluster.groups) for number in some}
+            if await self._put(rng, places):
                 self._cluster.world.count("queues-moved")
         self._busy -= 1
+
+    async def _even_out(self, rng: Random) -> None:
+        """Have queues spread evenly, perhaps without a group. Raises Violation: they are not."""
+        without = rng.choice([[], [], [rng.choice(self._cluster.groups)]])
+        is_tried, was_whole = rng.random() < 0.2, self._cluster.is_whole
+        wish = {"dryRun": is_tried, "without": without}
+        address = rng.choice(self._cluster.controllers).machine.address
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                status, body = await http(address, "POST", REBALANCE, wish)
+        except (OSError, EOFError):  # TimeoutError is one
+            return
+        known = self._map()
+        if status != 200 or known is None:
+            return
+        moves = json.loads(body)["moves"]
+        goals = {move["queue"]: move["target"] for move in moves}
+        if set(goals.values()) & set(without):
+            raise Violation(f"queues come to {without}, which is to have none: {moves}")
+        spread = Counter(goals.get(at, one.goal) for at, one in enumerate(known.queues))
+        counts = [spread[name] for name in self._cluster.groups if name not in without]
+        if was_whole and self._cluster.is_whole and max(counts) > min(counts) + 1:
+            raise Violation(f"queues are to be spread evenly, and are {spread} after {moves}")
+        if not is_tried and any(known.queues[at].goal != name for at, name in goals.items()):
+            raise Violation(f"moves {moves} were answered, and the queues are {known.queues}")
+        self._cluster.world.count("evened-out")
 
     async def _begin(self, rng: Random) -> None:
         """Make the topic, and let clients in once it is at each group."""
@@ -352,6 +390,10 @@ class Mapped(Clients):
             is_known = await self._commit_one(rng, lines, groups[-1], queue, last)
             if is_known:
                 await self._look(rng, lines, groups[-1], queue)
+                if self.moves_readers and self._read[queue] and rng.random() < 0.2:
+                    await self._reset(rng, lines, groups[-1], queue)
+                    await self._look(rng, lines, groups[-1], queue)
+                    is_known = False  # who consumes follows it before it commits again
             await asyncio.sleep(rng.choice([0.0, 0.02, 0.2]))
             await rests.after_turn()
         await self._finish(rng, lines, groups, queue)
@@ -383,6 +425,32 @@ class Mapped(Clients):
         possible.add(offset)
         self._cluster.world.count("mapped-commit")
         return True
+
+    async def _reset(self, rng: Random, lines: Lines, group: str, queue: int) -> None:
+        """An administrator moves a consumer group, at the broker group that has the queue."""
+        by_time = rng.random() < 0.3
+        target = 0 if by_time else rng.randint(0, max(self._read[queue]))
+        before, possible = self._map(), self._committed[group]
+        place = before.queues[queue].open.group if before else self._cluster.groups[0]
+        has_heard = before is not None and self._knows(place, before.epoch)
+        header = ResetOffsetRequestHeader(
+            TOPIC, group, 1 if by_time else -1, True, queue, -1 if by_time else target
+        )
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        answer = await lines[place].ask(code, to_ext(header), within_s=WITHIN_S)
+        after = self._map()
+        is_done = answer is not None and answer.code == ResponseCode.SUCCESS
+        if is_done and has_heard and after and before and after.epoch == before.epoch:
+            possible.clear()
+            self._cluster.world.count("mapped-reset")
+        possible.add(target)
+
+    def _knows(self, name: str, epoch: int) -> bool:
+        """Whether the master of a group has read a map as new as that."""
+        master = self._cluster.master(name)
+        book = None if master is None else self._cluster.group_of(master, name)._queues
+        known = None if book is None else book.of(TOPIC)
+        return known is not None and known.epoch >= epoch
 
     async def _look(self, rng: Random, lines: Lines, group: str, queue: int) -> None:
         """Raises Violation: it is not what was committed."""

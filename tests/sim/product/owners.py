@@ -2,7 +2,8 @@
 
 Resources are made, changed and deleted in any order, two of them for one thing now and then, while
 somebody else changes the same topics by hand. In the end the metadata is what the resources that
-count wish for, and what went with its resource is gone.
+count wish for, and what went with its resource is gone. A consumer group that is to go back has
+done so in every queue, as its resource says.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 from gantry_cli.client.session import session
 from gantry_cli.client.topics import create_topic
 from gantry_local.apiserver.errors import StatusError
+from gantry_operator.models.consumer_group import EARLIEST, LATEST
 from gantry_protocol.bodies import SubscriptionGroupConfig, decode_body
+from gantry_protocol.codes import RequestCode
 from gantry_protocol.errors import GantryError
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, GROUP
+from sim.product.line import Line
 from sim.product.operated import NAMESPACE
 from sim.product.people import People
 
@@ -37,6 +41,8 @@ KINDS = {
 THINGS = ("A", "B")
 NAMES = ("first", "second")
 WAIT_S = 0.6
+MOVES = (EARLIEST, LATEST, "2026-01-01T00:00:00Z")
+READ, QUEUES = "orders", 2  # what consumer groups are moved in
 
 
 class Owners(People):
@@ -48,6 +54,7 @@ class Owners(People):
     def __init__(self, cluster: OperatedCluster) -> None:
         super().__init__(cluster)
         self._gone: set[tuple[str, str]] = set()  # what went with its resource, and has none
+        self._requests = 0  # to move consumer groups, that were made
 
     def start(self) -> None:
         """Begin."""
@@ -64,6 +71,8 @@ class Owners(People):
                     self._act(rng)
         await self._until("the others to end", lambda: self._busy == 1)
         await self._until("metadata as the resources wish", lambda: not self.difference())
+        for thing in THINGS:
+            await self._look_at_offsets(thing)
         self._busy -= 1
 
     async def _others(self, node: Node) -> None:
@@ -97,7 +106,7 @@ class Owners(People):
             if rng.random() < 0.4:
                 self._delete(plural, thing, found)
             else:
-                self._cluster.change(plural, resource, {"spec": _wish(plural, rng)})
+                self._cluster.change(plural, resource, {"spec": self._wish(plural, rng)})
                 self._cluster.world.count("wishes-changed")
 
     def _make(self, plural: str, resource: str, thing: str, rng: Random) -> None:
@@ -107,7 +116,7 @@ class Owners(People):
             field: thing,
             "adopt": rng.random() < 0.7,
             "deletionPolicy": rng.choice(["Retain", "Delete"]),
-            **_wish(plural, rng),
+            **self._wish(plural, rng),
         }
         meta = {"name": resource, "namespace": NAMESPACE}
         self._cluster.create(
@@ -117,6 +126,16 @@ class Owners(People):
         )
         self._gone.discard((plural, thing))
         self._cluster.world.count("wishes-made")
+
+    def _wish(self, plural: str, rng: Random) -> dict[str, Any]:
+        if plural == "topics":
+            return {"queues": rng.choice([2, 3, 4]), "allowFewerQueues": rng.random() < 0.7}
+        if plural == "consumergroups":
+            self._requests += 1
+            moved = {"request": self._requests, "to": rng.choice(MOVES), "topics": [READ]}
+            return {"maxRetries": rng.choice([1, 2, 3]), "resetOffsets": moved}
+        some = [f"Topic:{name}" for name in ("x", "y*", "z") if rng.random() < 0.5]
+        return {"rules": [{"resource": name, "actions": ["Pub"]} for name in some]}
 
     def _delete(self, plural: str, thing: str, found: dict[str, Any]) -> None:
         owns = (found.get("status") or {}).get("name") == thing
@@ -167,12 +186,31 @@ class Owners(People):
             if plural == "messageusers":
                 return self._of_user(thing, counts, state)
             wished = _wished(plural, counts["spec"])
-            return "" if held == wished else f"{held} is there, and {wished} is wished"
+            if held != wished:
+                return f"{held} is there, and {wished} is wished"
+            return _moved(counts) if plural == "consumergroups" else ""
         if reason == "ExistsOtherwise" and not counts["spec"]["adopt"]:
             return ""
         if reason == "QueuesWouldShrink" and held is not None:
             return "" if held[0] > counts["spec"]["queues"] else f"{held} would not shrink"
         return f"{counts['metadata']['name']} is {status}, {reason}"
+
+    async def _look_at_offsets(self, thing: str) -> None:
+        """Raises Violation: a consumer group is not where its resource had it go."""
+        counts = next(iter(self._claimants("consumergroups", thing)), None)
+        if counts is None or _ready(counts)[:2] != ("True", "InPlace"):
+            return
+        moved = counts["spec"]["resetOffsets"]
+        async with session(self._cluster.name_servers) as client:
+            line = Line(client)
+            for queue_id in range(QUEUES):
+                where = {"consumerGroup": thing, "topic": READ, "queueId": queue_id}
+                asked = {**where, "setZeroIfNotFound": False}
+                answer = await line.insist(RequestCode.QUERY_CONSUMER_OFFSET, asked)
+                found = int((answer.ext or {})["offset"])
+                if moved["to"] == EARLIEST and found:
+                    raise Violation(f"{thing} is at {found} of queue {queue_id} after {moved}")
+        self._cluster.world.count(f"moved-{moved['to']}")
 
     def _of_user(self, thing: str, counts: dict[str, Any], state: Any) -> str:
         """Whether the user has the secret of its Secret, and the wished rules."""
@@ -204,17 +242,17 @@ class Owners(People):
         return next((one for one in objects if one["metadata"]["name"] == name), None)
 
 
-def _wish(plural: str, rng: Random) -> dict[str, Any]:
-    if plural == "topics":
-        return {"queues": rng.choice([2, 3, 4]), "allowFewerQueues": rng.random() < 0.7}
-    if plural == "consumergroups":
-        return {"maxRetries": rng.choice([1, 2, 3])}
-    some = [f"Topic:{name}" for name in ("x", "y*", "z") if rng.random() < 0.5]
-    return {"rules": [{"resource": name, "actions": ["Pub"]} for name in some]}
-
-
 def _wished(plural: str, spec: dict[str, Any]) -> tuple[int, int] | int:
     return (spec["queues"], spec["queues"]) if plural == "topics" else spec["maxRetries"]
+
+
+def _moved(resource: dict[str, Any]) -> str:
+    """Why a consumer group is not where it was wished to be; empty if it is."""
+    asked = resource["spec"]["resetOffsets"]["request"]
+    done = resource["status"].get("offsetReset") or {}
+    if done.get("request") == asked and done.get("queues") == QUEUES and not done.get("refused"):
+        return ""
+    return f"request {asked} is wished, and {done or 'none'} was carried out"
 
 
 def _held(plural: str, thing: str, state: Any) -> Any:

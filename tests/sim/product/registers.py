@@ -1,5 +1,6 @@
 """What administrators write at controllers, each place by one of them: key-values, topics, settings
-of consumer groups, write permissions, brokers of the old kind, the ends of groups.
+of consumer groups, write permissions, users and their rules, brokers of the old kind, the ends of
+groups.
 
 A place holds what was written last once that is answered. What was not answered may be carried out
 at any later time. Reads are linearizable: any controller shows one of the values that the place can
@@ -23,6 +24,7 @@ from gantry_protocol.bodies import (
     encode_body,
     encode_registration,
 )
+from gantry_protocol.bodies.access import AclInfo, PolicyInfo, RuleInfo, UserInfo
 from gantry_protocol.bodies.route import (
     RegisterBrokerBody,
     TopicConfig,
@@ -115,6 +117,8 @@ class Registers(Clients):
         async with session(self._cluster.name_servers) as client:
             group = node.name
             await self._declare(rng, group, "u1")
+            while not self._keyed and not await self._is_made(client, rng, _ruled(group)):
+                await asyncio.sleep(0.1)
             places = [*_places(group), _wiped(group)]
             if node.name.endswith("-0"):
                 places.append(_setting())
@@ -133,6 +137,10 @@ class Registers(Clients):
             for place in places:
                 await self._look(client, rng, place, self.possible[f"{group}/{place.name}"])
         self._busy -= 1
+
+    async def _is_made(self, client: Session, rng: Random, user: str) -> bool:
+        answer = await self._ask(client, rng, CONTROLLERS, _new_user(user))
+        return answer is not None and answer.code == ResponseCode.SUCCESS
 
     async def _write(self, client: Session, rng: Random, place: _Place, held: set[str]) -> None:
         value = rng.choice([*place.values, NOTHING])
@@ -304,7 +312,60 @@ def _places(group: str) -> list[_Place]:
             ("3", "5"),
         ),
         _old_broker(f"old-{group}"),
+        _user(f"user-{group}"),
+        _rules(_ruled(group)),
     ]
+
+
+def _user(name: str) -> _Place:
+    """A user that comes and goes."""
+    code, where = RequestCode, {"clusterName": CLUSTER, "username": name}
+
+    def write(value: str) -> RemotingCommand:
+        return request(code.AUTH_DELETE_USER, where) if value == NOTHING else _new_user(name)
+
+    def found(answer: RemotingCommand) -> str:
+        listed = decode_body(list[UserInfo], answer.body)
+        return next((one.user_type or "?" for one in listed if one.username == name), NOTHING)
+
+    def read() -> RemotingCommand:
+        return request(code.AUTH_LIST_USER, {"clusterName": CLUSTER, "filter": name[:-1]})
+
+    return _Place("user", CONTROLLERS, write, read, found, ("Normal",))
+
+
+def _ruled(group: str) -> str:
+    """The user of an administrator who stays, and whose rules change."""
+    return f"ruled-{group}"
+
+
+def _new_user(name: str) -> RemotingCommand:
+    info = UserInfo(name, f"secret-of-{name}", "Normal", "enable")
+    where = {"clusterName": CLUSTER, "username": name}
+    return request(RequestCode.AUTH_CREATE_USER, where, encode_body(info))
+
+
+def _rules(name: str) -> _Place:
+    """What a user that is there may do with a topic."""
+    code, where = RequestCode, {"clusterName": CLUSTER, "subject": f"User:{name}"}
+
+    def write(value: str) -> RemotingCommand:
+        if value == NOTHING:
+            gone = {**where, "policyType": "Custom", "resource": "Topic:x"}
+            return request(code.AUTH_DELETE_ACL, gone)
+        rule = RuleInfo("Topic:x", value.split(), decision="Allow")
+        acl = AclInfo(policies=[PolicyInfo("Custom", [rule])])
+        return request(code.AUTH_UPDATE_ACL, where, encode_body(acl))
+
+    def found(answer: RemotingCommand) -> str:
+        policies = decode_body(AclInfo, answer.body).policies
+        (rule,) = [rule for policy in policies for rule in policy.entries]
+        return " ".join(sorted(rule.actions))
+
+    def read() -> RemotingCommand:
+        return request(code.AUTH_GET_ACL, where)
+
+    return _Place("rules", CONTROLLERS, write, read, found, ("Pub", "Pub Sub"))
 
 
 def _old_broker(name: str) -> _Place:
