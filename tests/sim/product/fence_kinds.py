@@ -23,6 +23,7 @@ ROUNDS = 2
 class FencedRun(LossRun):
     """See the module."""
 
+    mild = ()
     stories = ("fenced",)
 
     def _fenced(self, rng: Any) -> None:

@@ -3,8 +3,8 @@
 ========  ========================================================================================
 lease     who takes pods or changes StatefulSets holds the Lease; whoever loses it ends before
           another one has it, and whoever is told to stop leaves it to the other at once
-turns     no more groups than asked for roll to a new default image at a time, whichever operator
-          leads; in the end all have it
+turns     no more groups than asked for roll to a new default image at a time, nor to a change of
+          all of them at once, whichever operator leads; in the end all have it
 gap       such a roll keeps no client waiting for long
 farewell  what waits for the operator alone is gone, although it is told to stop meanwhile: what
           was deleted just before, or all of the namespace that it runs in
@@ -40,6 +40,7 @@ GIVEN_UP_S = 5  # until another operator has a Lease that was given up
 EXPIRED_S = 45  # until another one has a Lease that nobody renews, even if it starts anew
 CHANGED_US = 3 * SECOND  # requests of the last holder may still be under way
 GAP_MAX_US = 5 * SECOND
+COMMIT = "commit"  # an annotation of pods
 ALTERED = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}}
 
 
@@ -103,6 +104,18 @@ class FleetWatch:
         if fresh and len(self._rolling) > self._at_a_time:
             rolling = sorted(self._rolling)
             raise Violation(f"turns: {rolling} roll, and {self._at_a_time} may at a time")
+        changing = [name for name, is_well in self.changed.items() if not is_well]
+        if len(changing) > self._at_a_time:
+            raise Violation(f"turns: {changing} change, and {self._at_a_time} may at a time")
+
+    @property
+    def changed(self) -> dict[str, bool]:
+        """StatefulSets of brokers that have the change of all groups, and whether each is well."""
+        return {
+            one["metadata"]["name"]: self._is_well(one)
+            for one in self._cluster.objects("statefulsets", "apps")
+            if COMMIT in (one["spec"]["template"]["metadata"].get("annotations") or {})
+        }
 
     def _is_well(self, statefulset: dict[str, Any]) -> bool:
         meta, status = statefulset["metadata"], statefulset.get("status") or {}
@@ -144,7 +157,11 @@ class FleetRun(OperatedRun):
         self.kinds = [kind for kind in possible if rng.random() < 0.3] or ["operator-kill"]
         self._at_a_time = rng.choice([1, 1, 2])
         named["operators"] = 2
-        named["operator_settings"] |= {"image": OLD, "image_rolls": self._at_a_time}
+        named["operator_settings"] |= {
+            "image": OLD,
+            "image_rolls": self._at_a_time,
+            "max_concurrent_rolls": self._at_a_time,
+        }
         return named
 
     def act(self) -> None:
@@ -163,6 +180,7 @@ class FleetRun(OperatedRun):
         self._rest()
         self._hand_over()
         self._rest()
+        self._change_all()
         self._alter()
         self._upgrade()
         super().settle(loads)
@@ -233,6 +251,19 @@ class FleetRun(OperatedRun):
             return found.get("status") == "True" and "people" in found["message"]
 
         self._until(PEACE_S, told, lambda: f"Altered is not told: {self._conditions(name)}")
+
+    def _change_all(self) -> None:
+        """One commit changes the pods of all groups: they take turns. Raises Violation."""
+        names_of = [GROUP, *OTHERS]
+        template = {"metadata": {"annotations": {COMMIT: "new"}}}
+        for name in names_of:
+            self._cluster.change("brokergroups", name, {"spec": {"template": template}})
+        self._until(
+            PEACE_S,
+            lambda: len(changed := self._fleet.changed) == len(names_of) and all(changed.values()),
+            lambda: f"turns: not all groups are changed: {self._fleet.changed}",
+        )
+        self._cluster.world.count("changed-all")
 
     def _upgrade(self) -> None:
         """A new release of the operator, one process after the other. Raises Violation."""

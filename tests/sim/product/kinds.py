@@ -13,7 +13,9 @@ from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.product import ages, batches, faults, lite_visits, parked, poppers
+from sim.product import ages, batches, faults, lite_visits, parked, poppers, readers
+from sim.product.bad_senders import BadSenders
+from sim.product.callers import Callers
 from sim.product.cluster import GROUP, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.consents import Consents
@@ -29,7 +31,6 @@ from sim.product.moved_poppers import MovedPoppers, Mover
 from sim.product.orderly import Orderly, OrderlyMapped
 from sim.product.pop_modes import PopModes
 from sim.product.questions import Questions
-from sim.product.readers import Readers
 from sim.product.registers import Registers
 from sim.product.rereader import Rereader
 from sim.product.retain_watch import RetainWatch
@@ -401,7 +402,7 @@ class RichRun(ProductRun):
         cluster = self._cluster
         few = Workload(cluster, self._watch, producers=1)
         later = parked.Parked(cluster, self._watch, gives_up=self._gives_up)
-        more = [Commits(cluster), Lives(cluster), later]
+        more = [Commits(cluster), Lives(cluster), later, BadSenders(cluster)]
         return [few, *more, Orderly(cluster)]
 
 
@@ -421,7 +422,8 @@ class ConsumersRun(ProductRun):
         few = Workload(cluster, watch, producers=1)
         workers = Workers(cluster, watch, parked.LEVELS_MS[0])
         asked = Questions(cluster, watch, group=WORKERS, member="worker-0")
-        return [few, workers, asked, *([] if cluster.fronts else [Orderly(cluster)])]
+        more = [] if cluster.fronts else [Orderly(cluster), Callers(cluster)]
+        return [few, workers, asked, *more]
 
 
 class ReadersRun(ProductRun):
@@ -436,8 +438,8 @@ class ReadersRun(ProductRun):
     def loads(self) -> Sequence[Load]:
         """Messages, and many who want each of them."""
         cluster, watch = self._cluster, self._watch
-        some = Workload(cluster, watch, producers=2)
-        return [some, Readers(cluster, watch, some)]
+        some = Workload(cluster, watch, producers=2, keys=readers.number)
+        return [some, readers.Readers(cluster, watch, some)]
 
 
 class FrontReadersRun(ReadersRun):

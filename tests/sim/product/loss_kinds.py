@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from sim.product.cluster import Node
     from sim.product.faults import Fault
 
-STORIES = ("loss", "loss", "returned", "quorum", "quorum", "cleaned", "forgotten")
+MILD = ("cleaned", "forgotten")  # come first: nothing is lost
+STORIES = ("loss", "loss", "returned", "quorum", "quorum")
 PATH = f"/v1/groups/{CLUSTER}/{GROUP}"
 WAIT_S = 8  # in which nobody may be elected
 WITHIN_S = 4.0
@@ -67,9 +68,11 @@ class LossRun(ProductRun):
 
     Attributes:
         offsets: of messages that were acknowledged before the group lost its master.
+        mild: all of them are played, in any order, before ``stories``.
         stories: one of them is played.
     """
 
+    mild: Sequence[str] = MILD
     stories: Sequence[str] = STORIES
 
     def __init__(self, seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> None:
@@ -94,9 +97,13 @@ class LossRun(ProductRun):
         self._load.start()
         self._until("the group stands", lambda: cluster.is_whole and self._watch.acks > 3, BEGIN_S)
         cluster.run(rng.random() * 3)
-        story = rng.choice(self.stories)
-        self.world.count(f"story.{story}")
-        end = getattr(self, f"_{story}")(rng)
+        end = None
+        for story in (*rng.sample(self.mild, len(self.mild)), rng.choice(self.stories)):
+            self.world.count(f"story.{story}")
+            self._is_lost = False
+            end = getattr(self, f"_{story}")(rng)
+            if story in self.mild:
+                self.recover()
         cluster.is_at_peace = True
         self.recover()
         self._load.stop_sending()

@@ -27,15 +27,27 @@ CONSUMERS = 4
 QUEUES = 2
 FILTERS = f"reader-{CONSUMERS - 1}"  # by SQL
 PASSES = tuple("13579BDF")  # ends of keys: about half of them
+_NUMBERS = (  # of these ends, as ``number`` has them
+    "KEYS > 0 AND KEYS < 2 OR KEYS BETWEEN 3 AND 3.5 OR KEYS IN ('5', '7') OR KEYS = 9.0"
+    " OR KEYS >= 11 AND NOT (KEYS > 11) OR KEYS <= 13 AND KEYS > 1.25e1"
+    " OR KEYS NOT BETWEEN -1 AND 14L"
+)
 _ANY_END = " OR ".join(f"UNIQ_KEY ENDSWITH '{end}'" for end in PASSES)
 SQL = (  # these, by many of the ways to say it that there are
-    f"({_ANY_END})"
+    f"({_ANY_END}) AND ({_NUMBERS})"
     " AND UNIQ_KEY IS NOT NULL AND nobody IS NULL /* no message has it */"
     " AND UNIQ_KEY NOT IN ('', 'it''s') AND NOT (UNIQ_KEY = 'none') AND UNIQ_KEY <> 'no'"
     " AND UNIQ_KEY NOT CONTAINS '?' AND UNIQ_KEY NOT STARTSWITH '?'"
     " AND (nobody > 5 OR nobody BETWEEN 1 AND 2.5e3 OR nobody = TRUE OR UNIQ_KEY IS NOT NULL)"
     " AND NOT (nobody IS NOT NULL AND nobody <= -7L) -- the end"
 )
+
+
+def number(key: str) -> str:
+    """What a message has as its key for people: the end of its unique key as a number."""
+    return str(int(key[-1], 16))
+
+
 CHOICES = ("3", "3", "3", "2", "1;1=3", "1")
 
 

@@ -16,10 +16,11 @@ from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.routes import Queue, Route, Routes
 from gantry_cli.client.session import Session, session
+from msgspec.structs import replace
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gantry_cli.client.calls import Caller
     from sim.product.cluster import Cluster, Node
@@ -140,6 +141,7 @@ class Workload:
         body_bytes: greatest size of a message.
         rests: whether producers rest now and then.
         group: whose queues they use; None for every group's.
+        keys: the key for people, by a message's unique key; None for none.
 
     Attributes:
         ledger: what was sent, acknowledged and consumed.
@@ -155,7 +157,9 @@ class Workload:
         body_bytes: int = 2_000,
         rests: bool = True,
         group: str | None = None,
+        keys: Callable[[str], str] | None = None,
     ) -> None:
+        self._keys = keys
         self.cluster = cluster
         self.watch = watch
         self.ledger = Ledger()
@@ -184,6 +188,8 @@ class Workload:
             while self.is_sending:
                 body = rng.randbytes(rng.randint(1, self._body_bytes))
                 message = producer.message(TOPIC, body)
+                if self._keys is not None:
+                    message = replace(message, keys=self._keys(message.key))
                 self.ledger.sent(message.key)
                 try:
                     result = await producer.send(message)
