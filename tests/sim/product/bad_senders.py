@@ -81,7 +81,7 @@ class BadSenders(Clients):
             RecallHandle("nobody", GROUP, now_ms + LATER_MS, key).pack(),
             RecallHandle(TOPIC, "another", now_ms + LATER_MS, key).pack(),
             RecallHandle(TOPIC, GROUP, 1, key).pack(),
-            RecallHandle(TOPIC, GROUP, now_ms + LATER_MS, "no-key").pack(),
+            RecallHandle(TOPIC, GROUP, now_ms + LATER_MS, "?").pack(),
         ]
         ext = {"topic": TOPIC, "recallHandle": rng.choice(handles), "producerGroup": "pg"}
         return RequestCode.RECALL_MESSAGE, ext, b""

@@ -179,7 +179,7 @@ class OwnersRun(OperatedRun):
 class GroupsRun(OperatedRun):
     """Broker groups that come and go beside the watched one, and in the end all that there is.
 
-    Some runs have fronts, some have groups with shards beside the others.
+    Each has fronts, or groups with shards beside the others, or both.
 
     Some watched groups have a tier. The others are deleted with their quorum, and made anew on the
     volumes that are left: nothing that was acknowledged is missing.
@@ -217,7 +217,7 @@ class GroupsRun(OperatedRun):
         if self.world.stream("front-groups").random() < FRONTS_SHARE:
             self._people_of_fronts = FrontGroups(cluster, uploads=cluster.uploads)
             self._people.append(self._people_of_fronts)
-        if self.world.stream("shards").random() < SHARDS_SHARE:
+        if self._people_of_fronts is None or self.world.stream("shards").random() < SHARDS_SHARE:
             self._people.append(ShardedGuests(cluster))
         return [workload, Rereader(cluster, workload), *self._people]
 

@@ -185,7 +185,7 @@ class Questions(Clients):
                     continue
                 is_new = not self._ids  # the topic, which its brokers may not know yet
                 answer = await line.ask(question.code, question.ext, question.body, PATIENCE_S)
-                if answer is None or (is_new and answer.code == ResponseCode.TOPIC_NOT_EXIST):
+                if answer is None or (is_new and _lacks_topic(answer)):
                     continue
                 self._judge_answer(question, answer)
         self._busy -= 1
@@ -359,6 +359,12 @@ NAMES = (
     RequestCode.GET_UNIT_TOPIC_LIST,
     RequestCode.QUERY_DATA_VERSION,
 )
+
+
+def _lacks_topic(answer: RemotingCommand) -> bool:
+    """Whether a topic is not there; of a queue that is said with the code of any fault."""
+    is_missing = (answer.remark or "").endswith(f"@{TOPIC} is not exist!")
+    return answer.code == ResponseCode.TOPIC_NOT_EXIST or is_missing
 
 
 def _of_names(rng: Random) -> dict[str, str]:
