@@ -168,7 +168,7 @@ MUTANTS = (
     _mutant(
         "lite-started-empty",
         "after a change of master only what comes anew is handed out",
-        f"{POPPING}._take",
+        f"{POPPING}._scanned",
         "item.scan = self._scan(item)",
         "item.scan = iter(())",
         f"{LITES}::test_a_pop_takes_a_few_of_many_lite_topics_and_the_next_goes_on",

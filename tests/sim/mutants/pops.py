@@ -119,7 +119,7 @@ MUTANTS = (
         "pops-without-their-offset",
         "the offset of a group that pops does not move: lag for ever, and all again for pulls",
         f"{BOOK}._moved_rows",
-        "self.committed[queue_id] != queue.floor",
+        "queue.floor != self.committed[queue_id]",
         "False",
         f"{POPS}::test_the_offset_of_the_group_is_that_of_the_first_message_in_flight",
     ),
