@@ -47,7 +47,6 @@ FORBIDDEN = [
     ("create", "serviceaccounts/token"),
     ("impersonate", "serviceaccounts"),
     ("delete", "persistentvolumeclaims"),
-    ("delete", "services"),
     ("delete", "deployments.apps"),
     ("create", "daemonsets.apps"),
     ("create", "jobs.batch"),
