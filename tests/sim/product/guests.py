@@ -116,7 +116,7 @@ class Guests(GuestChanges):
         self._kept: dict[str, tuple[str, int]] = {}  # acknowledged, in the present guest
         self._possible: set[str] = set()  # that were sent to it
         self._number = 0
-        self._deeds: list[str] = []  # that people do next
+        self._is_tried = False  # whatever people do, they have done
 
     def start(self) -> None:
         """Begin."""
@@ -173,11 +173,9 @@ class Guests(GuestChanges):
             await self._delete(name, deletes=True, but=unused)
 
     def _next_deeds(self, rng: Random) -> list[str]:
-        """Some of what people do, so that each comes before any comes again."""
-        if not self._deeds:
-            self._deeds = rng.sample(DEEDS, len(DEEDS))
-        some, self._deeds = self._deeds[:4], self._deeds[4:]
-        return some
+        """What people do with a guest: once all of it, then a part."""
+        self._is_tried, was_tried = True, self._is_tried
+        return rng.sample(DEEDS, rng.randint(1, 2) if was_tried else len(DEEDS))
 
     # ---- what cannot be meant
 

@@ -422,8 +422,8 @@ class ConsumersRun(ProductRun):
         few = Workload(cluster, watch, producers=1)
         workers = Workers(cluster, watch, parked.LEVELS_MS[0])
         asked = Questions(cluster, watch, group=WORKERS, member="worker-0")
-        more = [] if cluster.fronts else [Orderly(cluster), Callers(cluster)]
-        return [few, workers, asked, *more]
+        more = [] if cluster.fronts else [Orderly(cluster)]
+        return [few, workers, asked, Callers(cluster), *more]
 
 
 class ReadersRun(ProductRun):

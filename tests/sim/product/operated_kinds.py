@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sim.product.workload import Load
 
 FRONTS_SHARE = 0.4  # of runs of groups
-SHARDS_SHARE = 0.3
 SLEEPS = 2
 SIZES = 2
 
@@ -179,7 +178,7 @@ class OwnersRun(OperatedRun):
 class GroupsRun(OperatedRun):
     """Broker groups that come and go beside the watched one, and in the end all that there is.
 
-    Each has fronts, or groups with shards beside the others, or both.
+    Some runs have fronts; all have groups with shards beside the others.
 
     Some watched groups have a tier. The others are deleted with their quorum, and made anew on the
     volumes that are left: nothing that was acknowledged is missing.
@@ -217,8 +216,7 @@ class GroupsRun(OperatedRun):
         if self.world.stream("front-groups").random() < FRONTS_SHARE:
             self._people_of_fronts = FrontGroups(cluster, uploads=cluster.uploads)
             self._people.append(self._people_of_fronts)
-        if self._people_of_fronts is None or self.world.stream("shards").random() < SHARDS_SHARE:
-            self._people.append(ShardedGuests(cluster))
+        self._people.append(ShardedGuests(cluster))
         return [workload, Rereader(cluster, workload), *self._people]
 
     def act(self) -> None:

@@ -13,7 +13,7 @@ from sim.product.bucket_losses import LosingCluster
 from sim.product.cluster import CLUSTER, GROUP, SEGMENT_BYTES
 from sim.product.kinds import FAULTS_S, PEACE_S, ProductRun
 from sim.product.lives import Lives
-from sim.product.readers import Readers
+from sim.product.readers import Readers, number
 from sim.product.rereader import Rereader
 from sim.product.scraper import Scraper
 from sim.product.strangers import Strangers
@@ -195,7 +195,7 @@ class FrontBucketRun(TierRun):
     def loads(self) -> Sequence[Load]:
         """Few messages, and some of those who use them."""
         cluster, watch = self._cluster, self._watch
-        some = Workload(cluster, watch, producers=1)
+        some = Workload(cluster, watch, producers=1, keys=number)
         make: dict[type, Callable[[], Load]] = {
             Readers: lambda: Readers(cluster, watch, some),
             Rereader: lambda: Rereader(cluster, some),
