@@ -7,7 +7,6 @@ receives what it was promised. The soak's clients are inside, and are led there 
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +157,11 @@ def test_a_java_client_outside_goes_on_when_the_master_is_killed(
     assert not lost, sorted(lost)[:5]
 
 
-def test_each_way_in_has_its_own_addresses(trial: Trial) -> None:
+@pytest.mark.asyncio
+async def test_each_way_in_has_its_own_addresses(trial: Trial) -> None:
     """Of the topic that the Java client has made."""
     inside = client.addresses(trial.kube, TOPIC)
     for name_server in name_servers(trial.kube):
-        outside = asyncio.run(brokers_by(name_server, TOPIC))
+        outside = await brokers_by(name_server, TOPIC)
         assert outside.isdisjoint(inside)
         assert {split_address(address)[0] for address in outside} <= nodes(trial.kube)
