@@ -134,6 +134,7 @@ NO_NAMES = frozenset(
         "disk_stuck",
         "drain_waits_for",
         "expression_type",
+        "fenced_ids",
         "filter",  # of lists; whatever is kept of users is judged by access.rules
         "index_type",
         "key",  # of a message, and of the controllers' settings
