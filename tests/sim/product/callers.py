@@ -1,7 +1,7 @@
 """Clients that wait for replies, and others who send these: request and reply.
 
-A reply that was answered 0 is one that its client has taken, whoever is master by then. One for a
-client that is nowhere, or that names none, is refused.
+A reply that was answered 0 is one that its client has taken, whoever is master by then. One that
+its client does not take, or for a client that is nowhere, or that names none, is refused.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Callers(Clients):
         if command.code != RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return None
         found = decode_properties((command.ext or {}).get("properties", ""))
+        if int(found[UNIQ_KEY].rpartition("-")[2]) % 3 == 0:
+            return reply(command, ResponseCode.SYSTEM_ERROR, "nobody waits for it any more")
         self._taken.add(found[UNIQ_KEY])
         return reply(command)
 

@@ -57,6 +57,7 @@ _NOT_NOW = (
     ResponseCode.NO_PERMISSION,
     ResponseCode.TOPIC_NOT_EXIST,
 )
+_WRONG = (ResponseCode.INVALID_PARAMETER, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 Lines = dict[str, Line]
 Row = dict[int, str]
@@ -428,7 +429,10 @@ class Mapped(Clients):
         return True
 
     async def _reset(self, rng: Random, lines: Lines, group: str, queue: int) -> None:
-        """An administrator moves a consumer group, at the broker group that has the queue."""
+        """An administrator moves a consumer group, at the broker group that has the queue.
+
+        Raises Violation: it is said that there is no such group or place.
+        """
         by_time = rng.random() < 0.3
         target = 0 if by_time else rng.randint(0, max(self._read[queue]))
         before, possible = self._map(), self._committed[group]
@@ -440,8 +444,10 @@ class Mapped(Clients):
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
         answer = await lines[place].ask(code, to_ext(header), within_s=WITHIN_S)
         after = self._map()
-        is_done = answer is not None and answer.code == ResponseCode.SUCCESS
-        if is_done and has_heard and after and before and after.epoch == before.epoch:
+        is_known = has_heard and after and before and after.epoch == before.epoch
+        if is_known and answer is not None and answer.code in _WRONG:
+            raise Violation(f"{group} cannot go to {target} of {before}: {answer.remark}")
+        if is_known and answer is not None and answer.code == ResponseCode.SUCCESS:
             possible.clear()
             self._cluster.world.count("mapped-reset")
         possible.add(target)
