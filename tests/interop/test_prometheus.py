@@ -32,6 +32,7 @@ WITHOUT_DATA = (
     "gantry_operator_drifts_total",
     "gantry_operator_stalled_watches_total",
     "gantry_operator_repeated_reconciles_total",
+    "gantry_operator_reconciles_without_change_total",
     "gantry_controller_elections_total",
     "gantry_operator_default_image_groups",
     "gantry_operator_disruptions_total",
