@@ -178,7 +178,7 @@ def _state(volume: VolumeView, pod: PodView, size: str, now: dt.datetime) -> int
     if is_larger(size, volume.requested):
         return _SMALL
     if volume.pending_since:
-        if not pod.created or pod.created >= volume.pending_since:
+        if not pod.created or pod.created > volume.pending_since:  # not in its very second
             return _IN_VAIN
         waited_s = (now - _moment(volume.pending_since, now)).total_seconds()
         return _RESTART if waited_s >= FILE_SYSTEM_WAIT_S else _FILE_SYSTEM

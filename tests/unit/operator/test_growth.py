@@ -321,6 +321,12 @@ def test_a_file_system_that_waits_for_long_gets_its_restart() -> None:
     )
 
 
+def test_a_claim_that_grew_in_the_second_of_its_pod_waits_for_a_restart_too() -> None:
+    """Both times are in seconds: nobody knows which came first, so it was not in vain."""
+    seen = world(grown(0), grown(1), asked(2, pending_since=CREATED))
+    assert name_of(step(seen)) == "delete 2"
+
+
 @pytest.mark.parametrize(
     "volumes",
     [
