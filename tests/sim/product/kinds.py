@@ -470,6 +470,7 @@ class LitesRun(ProductRun):
     """Clients of lite topics, who subscribe, leave, acknowledge and forget, under all faults."""
 
     onlookers = (Scraper, Strangers)
+    settle_s = 120  # by the clock of a master that may be far behind the one that stored
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """Served from a broker's own disk, or through a door."""
