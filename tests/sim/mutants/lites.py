@@ -30,6 +30,14 @@ MUTANTS = (
         f"{LITES}::test_many_clients_that_look_through_all_they_take_leave_others_their_turns",
     ),
     _mutant(
+        "lite-left-while-waiting",
+        "a client is given messages of a lite topic that it left while it waited to look",
+        f"{POPPING}._take",
+        "if not item.all and name not in item.names:",
+        "if False:",
+        f"{LITES}::test_what_is_left_by_who_waits_to_look_at_it_is_not_given",
+    ),
+    _mutant(
         "lite-scans-in-turn",
         "all clients find their first message late after a change of master",
         "gantry_broker.clients.lite.pace:Pace.slice",

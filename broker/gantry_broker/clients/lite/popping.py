@@ -267,6 +267,8 @@ class LitePopping:
                     break
                 yield from self._pace.slice(answer)
                 left = LOOKS
+                if not item.all and name not in item.names:
+                    continue  # the client has left it meanwhile
             left -= 1
             seen.add(name)
             queue = QueueId(group, lite_queue(item.parent, name), 0)

@@ -326,6 +326,24 @@ async def test_a_subscription_that_is_not_stored_is_not_there(serve, group) -> N
     assert set(processor.lite.book.registry.clients[GROUP, "c1"].names) == {"a"}
 
 
+async def test_what_is_left_by_who_waits_to_look_at_it_is_not_given(serve, group) -> None:
+    consumer = LiteConsumer(processor := serve())
+    await consumer.add("a", "b")
+    fill(group, "b", "1")
+    for item in processor.lite.book.registry.clients.values():
+        item.pending.clear()
+    others = processor.lite.popping._pace.slice(object())
+    next(others)
+    with pytest.raises(StopIteration):
+        next(others)  # somebody else looks
+    asked = asyncio.create_task(consumer.pop())
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    assert (await consumer.subscribe("PARTIAL_REMOVE", "b")).code == 0
+    processor.lite.popping._pace.over(processor.lite.popping._pace._holder)
+    assert await asked == {}
+
+
 async def test_what_was_left_before_it_was_looked_at_is_not_given(serve, group) -> None:
     consumer = LiteConsumer(serve())
     for name in "abc":
