@@ -22,18 +22,18 @@ from harness.report import Account
 from harness.shell import run
 from harness.trial import RESUME_PATIENCE_S, Trial
 from harness.waiting import wait_until
+from harness.wishes import resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.kube import Kube, Object
+    from harness.kube import Kube
     from harness.report import Report
 
 LISTENER = {"name": "outside", "type": "NodePort", "allowPlain": True}
 TOPIC, PAUSE_MS = "java-outside", "10"
 KILLS = 10
 GAP_LIMIT_MS = 2000  # as of a Java client inside (test_java)
-SIZE = {"size": "100Mi"}
 SMALL = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 PATIENCE_S = 240.0
 
@@ -71,17 +71,12 @@ class JavaOutside:
         run("docker", "rm", "--force", self.name)
 
 
-def resource(kind: str, name: str, **spec: object) -> Object:
-    meta = {"name": name}
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
-
-
 @pytest.fixture(scope="module")
 def trial(kube: Kube, image: str, workers: list[str], report: Report) -> Iterator[Trial]:
     """A group with a listener, and a client on each worker."""
     found = new_namespace(kube)
     clients = {"listeners": [LISTENER]}
-    common: dict[str, Any] = {"storage": SIZE, "resources": SMALL, "clients": clients}
+    common: dict[str, Any] = {"resources": SMALL, "clients": clients}
     try:
         found.apply(
             resource("ControllerGroup", CONTROLLERS, image=image, **common),

@@ -18,13 +18,13 @@ from gantry_operator.plan.actions import (
     UnfenceMember,
 )
 from gantry_operator.plan.foresight import foresee
-from gantry_protocol.admin import GroupView
 from unit.operator.world import (
     NOW,
     OLD,
     broker_world,
     brokers,
     member,
+    members,
     of_type,
     planned,
     pod,
@@ -38,10 +38,6 @@ from unit.operator.world import (
 )
 
 OUT: dict[str, Any] = {"fenced": True, "in_sync": False}
-
-
-def members(*facts: dict[str, Any], **group: Any) -> GroupView:
-    return view(*(member(n + 1, **fact) for n, fact in enumerate(facts)), **group)
 
 
 def fenced_world(**facts: Any) -> Any:

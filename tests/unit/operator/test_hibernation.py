@@ -17,7 +17,6 @@ from gantry_operator.plan.actions import (
 )
 from gantry_operator.plan.foresight import foresee
 from gantry_operator.plan.observed import BrokerObserved
-from gantry_protocol.admin import GroupView
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
     NOW,
@@ -26,6 +25,7 @@ from unit.operator.world import (
     changed,
     live,
     member,
+    members,
     of_type,
     planned,
     pod,
@@ -34,15 +34,10 @@ from unit.operator.world import (
     shard_world,
     step,
     told,
-    view,
     with_status,
 )
 
 SET = ("StatefulSet", "orders-broker")
-
-
-def members(*facts: dict[str, Any], **group: Any) -> GroupView:
-    return view(*(member(n + 1, **fact) for n, fact in enumerate(facts)), **group)
 
 
 def sleeping(**facts: Any) -> BrokerObserved:

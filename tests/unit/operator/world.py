@@ -122,6 +122,11 @@ def view(*members: MemberView, **facts: Any) -> GroupView:
     return GroupView(**(defaults | facts))
 
 
+def members(*facts: dict[str, Any], **group: Any) -> GroupView:
+    """Brokers 1, 2 and so on, by what is special of each, in a group."""
+    return view(*(member(n + 1, **fact) for n, fact in enumerate(facts)), **group)
+
+
 def live(manifests: list[dict[str, Any]]) -> dict[ObjectKey, dict[str, Any]]:
     """What the API server makes of applied objects."""
     result = {}
