@@ -15,6 +15,9 @@ whose resource is no more (`has_departed`). A resource of the same name brings i
 
 Where other groups take its messages it is drained before all that (`drain`).
 
+A deletion that leaves the pods to somebody else (`kubectl delete --cascade=orphan`) takes the
+resource away and nothing else: its group is neither drained nor retired nor forgotten.
+
 With Delete, the operator's finalizer holds the resource, and the order is: retire the group, stop
 the pods, let the controllers forget the group, let the resource go. A group that was forgotten
 while its brokers still ran would be registered again.
@@ -42,7 +45,8 @@ from gantry_operator.plan.actions import (
     RetireGroup,
     SetFinalizer,
 )
-from gantry_operator.plan.drain import drain_steps
+from gantry_operator.plan.drain import are_pods_kept, drain_steps
+from gantry_operator.plan.objects import owner_uids
 from gantry_operator.plan.shards import each_group
 from gantry_operator.plan.steady import finalizer_action
 
@@ -53,8 +57,6 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved
 
 RETRY_S = 2.0
-ORPHANS = "orphan"
-"""The API server's own finalizer of a deletion that leaves the pods to somebody else."""
 
 
 class Obstacle(NamedTuple):
@@ -82,10 +84,8 @@ def has_departed(
         return False
     if statefulset is None:
         return True
-    meta = statefulset["metadata"]
-    owners = [item.get("uid", "") for item in meta.get("ownerReferences") or ()]
-    owned = any(view.uid in (uid, shared_uid(uid, view.name)) for uid in owners)
-    return owned or meta.get("deletionTimestamp") is not None
+    owned = any(view.uid in (uid, shared_uid(uid, view.name)) for uid in owner_uids(statefulset))
+    return owned or statefulset["metadata"].get("deletionTimestamp") is not None
 
 
 def delete_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
@@ -102,7 +102,7 @@ def delete_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
 
 
 def _retire(seen: BrokerObserved) -> list[RetireGroup]:
-    if ORPHANS in seen.meta.finalizers:
+    if are_pods_kept(seen):
         return []
     return [
         RetireGroup(uid=part.uid, group=part.shard)
@@ -114,6 +114,8 @@ def _retire(seen: BrokerObserved) -> list[RetireGroup]:
 def _clean(seen: BrokerObserved) -> list[Action]:
     if names.FINALIZER not in seen.meta.finalizers:
         return []
+    if are_pods_kept(seen):
+        return [finalizer_action(seen, present=False)]
     name = names.broker_statefulset(seen.meta.name)
     statefulset = seen.objects.get(("StatefulSet", name))
     if statefulset is not None:

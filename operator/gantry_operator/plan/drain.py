@@ -24,6 +24,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 from gantry_operator import names
 from gantry_operator.models import DrainStatus
 from gantry_operator.plan.actions import Action, CheckAgain, DrainGroup, SetFinalizer
+from gantry_operator.plan.objects import owner_uids
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import each_group
 from gantry_operator.plan.steady import finalizer_action
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import BrokerObserved
 
 DRAIN_CHECK_S = 2.0
-_NO_WAY_TO_DRAIN = frozenset({"orphan", "foregroundDeletion"})
-"""Finalizers of deletions in which the pods are somebody else's, or go before the resource."""
+_ORPHANS, _FOREGROUND = "orphan", "foregroundDeletion"
+"""The API server's own finalizers: of a deletion that keeps the pods, and of one that begins there.
+"""
 
 
 def keep_drain_finalizer(seen: BrokerObserved, group: BrokerGroup) -> list[SetFinalizer]:
@@ -66,7 +68,9 @@ def is_awaited(seen: BrokerObserved, now: dt.datetime) -> bool:
     """Whether the deletion waits for the drain of this group."""
     if names.DRAIN_FINALIZER not in seen.meta.finalizers or seen.group is None:
         return False
-    if not _NO_WAY_TO_DRAIN.isdisjoint(seen.meta.finalizers) or now >= _deadline(seen, seen.group):
+    if _FOREGROUND in seen.meta.finalizers or are_pods_kept(seen):
+        return False
+    if now >= _deadline(seen, seen.group):
         return False
     quorum = seen.controllers
     if not seen.controllers_exist or quorum is None or quorum.metadata.deletion_timestamp:
@@ -75,6 +79,18 @@ def is_awaited(seen: BrokerObserved, now: dt.datetime) -> bool:
     if isinstance(view, GroupView) and view.drain_began_ms is None and not view.has_others:
         return False
     return owes(seen)
+
+
+def are_pods_kept(seen: BrokerObserved) -> bool:
+    """Whether a deletion leaves the pods to somebody else (`kubectl delete --cascade=orphan`).
+
+    Garbage collection cuts the reference to the resource first, then takes its own finalizer off,
+    and the resource may stay for a finalizer of ours: so the cut reference tells, too.
+    """
+    if _ORPHANS in seen.meta.finalizers:
+        return True
+    found = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
+    return found is not None and seen.meta.uid not in owner_uids(found)
 
 
 def owes(seen: BrokerObserved) -> bool:

@@ -64,7 +64,7 @@ def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> 
         if (key[0] in OPTIONAL_KINDS or _is_of_listener(key, found))
         and key not in keys
         and found["metadata"].get("deletionTimestamp") is None
-        and owner in {ref.get("uid") for ref in found["metadata"].get("ownerReferences", ())}
+        and owner in owner_uids(found)
     ]
 
 
@@ -102,9 +102,12 @@ def _differs(manifest: Manifest, found: Body) -> bool:
 
 def is_owned(manifest: Manifest, found: Body) -> bool:
     """Whether the owner is among those of the live object; others may add owners of their own."""
-    owners = {reference["uid"] for reference in manifest["metadata"]["ownerReferences"]}
-    present = {reference.get("uid") for reference in found["metadata"].get("ownerReferences", ())}
-    return owners <= present
+    return owner_uids(manifest) <= owner_uids(found)
+
+
+def owner_uids(body: Body) -> set[str]:
+    """Uids of the resources that an object belongs to."""
+    return {reference.get("uid", "") for reference in body["metadata"].get("ownerReferences") or ()}
 
 
 def drifted(wished: Any, live: Any, *, quantity: bool = False, template: bool = False) -> bool:

@@ -34,6 +34,7 @@ from gantry_operator.api.kinds import (
     Kind,
 )
 from gantry_operator.plan import actions as act
+from gantry_operator.plan.objects import owner_uids
 from gantry_operator.plan.observed import (
     Body,
     BrokerObserved,
@@ -265,7 +266,7 @@ class Applier:
             case act.ForgetGroup(uid=uid, group=group):
                 await self._admin(key, seen).forget(group or key.name, uid)
             case act.RetireGroup() | act.ForgetMember() | act.DrainGroup() | act.EndDrain():
-                await self._take_off_record(key, self._admin(key, seen), action, outcome)
+                await self._take_off_record(key, seen, action, outcome)
             case act.LabelPod(role=role):
                 outcome.again |= await self._label(key, action, names.LABEL_ROLE, role)
             case act.RouteTraffic(on=on):
@@ -281,12 +282,15 @@ class Applier:
     async def _take_off_record(
         self,
         key: Key,
-        admin: Admin,
+        seen: Observed,
         action: act.RetireGroup | act.ForgetMember | act.DrainGroup | act.EndDrain,
         outcome: ApplyOutcome,
     ) -> None:
         """Nothing waits for it: what the controllers refuse is asked for again, or is well so."""
-        name = action.group or key.name
+        if await self._are_pods_kept(key, seen):
+            outcome.again = True
+            return
+        admin, name = self._admin(key, seen), action.group or key.name
         try:
             if isinstance(action, act.RetireGroup):
                 await admin.retire(name, action.uid)
@@ -364,6 +368,8 @@ class Applier:
             case act.FenceMember(broker_id=broker_id, group=group):
                 await admin.fence_member(group or key.name, broker_id, fenced=True)
             case act.DeleteStatefulSet(name=name, uid=uid):
+                if await self._are_pods_kept(key, seen):
+                    return "its pods are kept by somebody else"
                 await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)
                 await reread(self._api, self._cache, STATEFULSET, key.namespace, name)
             case _:
@@ -407,14 +413,24 @@ class Applier:
             return True
         return found["metadata"].get("deletionTimestamp") is not None
 
+    async def _are_pods_kept(self, key: Key, seen: Observed) -> bool:
+        """Whether a deletion has left the pods to somebody else, as the API server itself has it.
+
+        A watch of the pods' owner that is behind must not take away a group that serves on.
+        """
+        if seen.meta.deletion_timestamp is None:
+            return False
+        name = names.broker_statefulset(key.name)
+        found = await live(self._api, self._cache, STATEFULSET, key.namespace, name)
+        return found is not None and seen.meta.uid not in owner_uids(found)
+
     async def _stranger(self, kind: Kind, meta: Body, owner: str) -> Refusal | None:
         """Server-side apply takes over whatever has the name, so the name is looked up first."""
         try:
             found = await self._api.get(kind, meta["namespace"], meta["name"])
         except NotFound:
             return None
-        owners = found["metadata"].get("ownerReferences") or ()
-        if any(reference.get("uid") == owner for reference in owners):
+        if owner in owner_uids(found):
             return None
         message = (
             "an object of this name exists and belongs to somebody else; delete it, or choose "
@@ -488,8 +504,7 @@ class Applier:
 
 def _owns(seen: Observed, manifest: Body) -> bool:
     found = seen.objects.get((manifest["kind"], manifest["metadata"]["name"]))
-    owners = () if found is None else found["metadata"].get("ownerReferences") or ()
-    return any(reference.get("uid") == seen.meta.uid for reference in owners)
+    return found is not None and seen.meta.uid in owner_uids(found)
 
 
 async def _drain(admin: Admin, name: str, action: act.DrainGroup, outcome: ApplyOutcome) -> None:

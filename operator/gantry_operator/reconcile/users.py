@@ -28,6 +28,7 @@ from gantry_operator.models.message_user import (
     MessageUser,
     MessageUserStatus,
 )
+from gantry_operator.plan.objects import owner_uids
 from gantry_operator.plan.users import (
     UsersHeld,
     rule_steps,
@@ -240,8 +241,7 @@ def _user(seen: Seen) -> MessageUser:
 
 
 def _owned_by(body: Body, uid: str) -> bool:
-    owners = body["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == uid for owner in owners)
+    return uid in owner_uids(body)
 
 
 def _key_in(body: Body, name: str, entry: str) -> _Key:

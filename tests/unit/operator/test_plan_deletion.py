@@ -111,6 +111,26 @@ def test_deletion_leaves_the_routes_alone(known: Any, finalizers: tuple[str, ...
     assert of_type(planned(broker_world(group, known=known)), RetireGroup) == []
 
 
+OURS = (names.FINALIZER, names.DRAIN_FINALIZER)
+
+
+@pytest.mark.parametrize("finalizers", [(), OURS[:1], OURS[1:], OURS], ids=str)
+@pytest.mark.parametrize("cut", [True, False], ids=["cut-loose", "to-be-cut"])
+def test_pods_that_a_deletion_leaves_to_others_serve_on(
+    finalizers: tuple[str, ...], cut: bool
+) -> None:
+    """Whatever else holds the resource, and whichever of the two the watches bring first."""
+    others = () if cut else ("orphan",)
+    group = brokers(GOING | {"finalizers": finalizers + others}, storage=DELETE)
+    seen = broker_world(group, neighbours=True)
+    if cut:
+        bodies = {key: body | {"metadata": {}} for key, body in seen.objects.items()}
+        seen = changed(seen, objects=bodies)
+    plan = [act for act in planned(seen) if not isinstance(act, WriteStatus)]
+    assert {type(act) for act in plan} <= {SetFinalizer}, "nothing else is done"
+    assert bool(plan) == bool(finalizers), "and the resource is let go"
+
+
 OWNED = {"metadata": {"ownerReferences": [{"uid": "bg-uid"}]}}
 ENDING = {"metadata": {"deletionTimestamp": "now"}}
 

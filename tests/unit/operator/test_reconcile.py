@@ -231,6 +231,34 @@ async def test_what_a_deletion_has_cut_loose_is_not_taken_back() -> None:
     assert not kept["metadata"].get("ownerReferences")
 
 
+@pytest.mark.parametrize("finalizer", [None, names.DRAIN_FINALIZER, names.FINALIZER])
+async def test_a_group_that_a_deletion_has_cut_loose_is_not_retired(finalizer: str | None) -> None:
+    """The references are cut, the API server's own finalizer is off, and that watch came first."""
+    world = World()
+    world.groups()
+    await world.settle()
+    group = world.api.find(BROKER_GROUP, "orders")
+    pods = world.api.find(STATEFULSET, "orders-broker")
+    assert group is not None
+    assert pods is not None
+    world.admin.known = view(uid=group["metadata"]["uid"])
+    ending = {
+        "finalizers": [finalizer] if finalizer else [],
+        "deletionTimestamp": "2026-11-21T11:59:00Z",
+    }
+    meta = {key: value for key, value in pods["metadata"].items() if key != "ownerReferences"}
+    world.api._store(STATEFULSET, pods | {"metadata": meta})
+    world.have(
+        BROKER_GROUP,
+        "orders",
+        metadata=group["metadata"] | ending,
+        spec=group["spec"] | {"storage": {"whenDeleted": "Delete"}},
+    )
+    await world.settle()
+    assert not [one for one in world.admin.asked if one.startswith(("retire", "drain", "forget"))]
+    assert world.api.find(STATEFULSET, "orders-broker") is not None
+
+
 # Observation
 
 
