@@ -277,11 +277,11 @@ class Registry:
             return Written(old, warnings=warnings)
         if options.dry_run:
             return Written(Record(resource.key, old.key, obj, old.revision), warnings=warnings)
+        if isolation.may_go(obj):  # nobody sees it without its last finalizer
+            return Written(self._remove(resource, old), deleted=True, warnings=warnings)
         record = self.store.put(resource.key, old.key, obj)
         if resource.key == CRD_KEY:
             self.catalogue.register(crds.resource_type(record.obj))
-        if isolation.may_go(record.obj):
-            return Written(self._remove(resource, record), deleted=True, warnings=warnings)
         return Written(record, warnings=warnings)
 
     def _check_versions(self, resource: ResourceType, old: Record, obj: Object) -> None:

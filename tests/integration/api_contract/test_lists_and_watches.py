@@ -111,6 +111,19 @@ async def test_objects_come_into_a_selected_view_and_leave_it(api: ContractApi) 
         assert obj["metadata"]["labels"] == {"in": "view"}
 
 
+async def test_nobody_sees_an_object_without_its_last_finalizer(api: ContractApi) -> None:
+    body = widget("one")
+    body["metadata"]["finalizers"] = ["contract.gantry.dev/hold"]
+    created = await api.create(WIDGETS, body)
+    version = created["metadata"]["resourceVersion"]
+    async with api.watch(WIDGETS, resourceVersion=version) as watch:
+        await api.delete(f"{WIDGETS}/one")
+        await api.merge(f"{WIDGETS}/one", {"metadata": {"finalizers": None}})
+        seen = [await watch.next(), await watch.next()]
+    assert [kind for kind, _ in seen] == ["MODIFIED", "DELETED"]
+    assert [obj["metadata"]["finalizers"] for _, obj in seen] == [["contract.gantry.dev/hold"]] * 2
+
+
 async def test_a_watch_ends_at_its_timeout(api: ContractApi) -> None:
     version = (await api.get(WIDGETS))["metadata"]["resourceVersion"]
     async with api.watch(WIDGETS, resourceVersion=version, timeoutSeconds="1") as watch:
