@@ -7,6 +7,7 @@ written and printed at the end, also when tests failed.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,15 @@ REUSE = os.environ.get("GANTRY_E2E_REUSE") == "1"
 JAVA_IMAGE = installation.ROOT / "e2e" / "cluster" / "java-image.sh"
 IMAGE_PATIENCE_S = 600.0
 REFUSAL = "system:serviceaccount:"  # how the API server names whom it denies a right
+
+
+def pytest_configure() -> None:
+    """Keep looptime from making an event loop nobody closes, as for all other tests.
+
+    It does so around a synchronous test on a thread that never had one, and the next asynchronous
+    test lets go of it: its ResourceWarning would fail a test, or the end of the run.
+    """
+    asyncio.set_event_loop(None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -152,7 +152,6 @@ def test_a_java_client_outside_goes_on_when_the_master_is_killed(
     assert not lost, sorted(lost)[:5]
 
 
-@pytest.mark.asyncio
 async def test_each_way_in_has_its_own_addresses(trial: Trial) -> None:
     """Of the topic that the Java client has made."""
     inside = client.addresses(trial.kube, TOPIC)
