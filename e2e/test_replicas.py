@@ -27,6 +27,7 @@ SIZE_PATIENCE_S = 600.0
 LOOK_S = 0.5
 GAP_LIMIT_MS = 500.0
 DATA_MB = int(os.environ.get("GANTRY_E2E_DATA_MB", "256"))
+PART_MB = 16  # of it by one program, which has its time limit
 BODY_BYTES = 64 * 1024
 SMALL = {"requests": {"cpu": "50m", "memory": "96Mi"}}
 STORAGE = {"size": "16Gi", "whenScaled": "Delete"}
@@ -46,8 +47,9 @@ def test_one_three_five_three_one_and_no_send_fails(
         broker_group(**group, replication={"minInSyncReplicas": 1}),
     )
     scratch.wait_for("brokergroup", GROUP, "FullyReplicated", START_PATIENCE_S)
-    body, count = "x" * BODY_BYTES, DATA_MB * 1024 * 1024 // BODY_BYTES
-    client.produce(scratch, BALLAST, [body] * count)
+    part = ["x" * BODY_BYTES] * (PART_MB * 1024 * 1024 // BODY_BYTES)
+    for _ in range(DATA_MB // PART_MB):
+        client.produce(scratch, BALLAST, part)
     done = threading.Event()
     with ThreadPoolExecutor(2) as background:
         load = background.submit(_send_until, scratch, done)
