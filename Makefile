@@ -51,6 +51,11 @@ bench-kills: venv ## a thousand masters killed; goes on where it was interrupted
 	@mkdir -p build/bench
 	@$(BIN)/python -m gantry_lab bench broker --json --label kills --case kills-1000 --rounds build/bench/kills.rounds > build/bench/kills.jsonl
 
+.PHONY: bench-operator
+bench-operator: venv ## what GROUPS groups (default 5,000) cost the operator: its restart, a changed key, standing still
+	@mkdir -p build/bench
+	@cd tests && PYTHONPATH=. $(abspath $(BIN))/python -m integration.operator.fleet --groups $(or $(GROUPS),5000) | tee ../build/bench/operator.jsonl
+
 .PHONY: bench-java
 bench-java: venv ## the same load on RocketMQ's Java controllers; writes build/bench/java.jsonl (needs Java, Maven)
 	@mkdir -p build/bench
