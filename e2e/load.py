@@ -25,6 +25,7 @@ from harness.report import Account, Report
 from harness.shell import CommandError
 from harness.timeline import Panel, longest_gaps, picture, rate
 from harness.waiting import wait_until
+from harness.wishes import manifest
 
 if TYPE_CHECKING:
     from harness.java import JavaClient
@@ -95,8 +96,8 @@ def play(kube: Kube) -> int:
     """See ``main``."""
     size = {"size": "100Mi"}
     kube.apply(
-        resource("ControllerGroup", CONTROLLERS, storage=size, resources=SMALL),
-        resource("BrokerGroup", GROUP, storage={"size": "2Gi"}, resources=SMALL),
+        manifest("ControllerGroup", CONTROLLERS, storage=size, resources=SMALL),
+        manifest("BrokerGroup", GROUP, storage={"size": "2Gi"}, resources=SMALL),
         front_group(replicas=1),
     )
     kube.wait_for("brokergroup", GROUP, "FullyReplicated", PATIENCE_S)
@@ -173,7 +174,7 @@ def cost(kube: Kube) -> float:
 
 
 def front_group(**spec: object) -> Object:
-    return resource("FrontGroup", FRONTS, **spec)
+    return manifest("FrontGroup", FRONTS, **spec)
 
 
 def drawn(lanes: list[list[float]], fronts: list[tuple[float, int]]) -> str:
@@ -214,11 +215,6 @@ def topic(number: int) -> str:
 
 def java_image() -> str:
     return os.environ["GANTRY_E2E_JAVA_IMAGE"]
-
-
-def resource(kind: str, name: str, **spec: object) -> Object:
-    meta = {"name": name}
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def ready(kube: Kube, component: str, owner: str) -> list[Object]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_operator import names
 from harness import client
 from harness.installation import CONTROLLERS
 from harness.waiting import wait_until
+from harness.wishes import manifest
 
 if TYPE_CHECKING:
-    from harness.kube import Kube, Object
+    from harness.kube import Kube
 
 STAYS, LEAVES = "stays", "leaves"
 TOPIC, READER = "payments", "billing"
@@ -24,8 +24,8 @@ READY_PATIENCE_S, DRAIN_PATIENCE_S = 120.0, 240.0
 def test_a_deleted_group_stays_until_it_is_read(scratch: Kube, image: str) -> None:
     """What waits for whom is told meanwhile, and new messages go to the group that stays."""
     scratch.apply(
-        _resource("ControllerGroup", CONTROLLERS, image=image, replicas=1, resources=SMALL),
-        *(_resource("BrokerGroup", name, **ALONE) for name in (STAYS, LEAVES)),
+        manifest("ControllerGroup", CONTROLLERS, image=image, replicas=1, resources=SMALL),
+        *(manifest("BrokerGroup", name, **ALONE) for name in (STAYS, LEAVES)),
     )
     for name in (STAYS, LEAVES):
         scratch.wait_for("brokergroup", name, "Available", READY_PATIENCE_S)
@@ -48,11 +48,6 @@ def test_a_deleted_group_stays_until_it_is_read(scratch: Kube, image: str) -> No
     read += client.read_on(scratch, TOPIC, READER, f"--idle={client.QUIET_S:g}")
     assert sorted(read) == sorted([*sent, *unread, *during, *after])
     assert len(client.addresses(scratch, TOPIC)) == 1
-
-
-def _resource(kind: str, name: str, **spec: object) -> Object:
-    meta = {"name": name}
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def _waits(kube: Kube) -> str:

@@ -18,6 +18,7 @@ from harness.node import on_node, process_of, signal
 from harness.report import Account
 from harness.trial import RESUME_PATIENCE_S, Figure, Trial
 from harness.waiting import wait_until
+from harness.wishes import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,9 +106,9 @@ def split(
     found = new_namespace(kube)
     try:
         found.apply(
-            resource("ControllerGroup", CONTROLLERS, image=image, storage=SIZE, resources=SMALL),
-            resource("BrokerGroup", GROUP, storage=SIZE, resources=SMALL),
-            resource("FrontGroup", FRONTS, autoscaling=AUTOSCALING, resources=SMALL),
+            manifest("ControllerGroup", CONTROLLERS, image=image, storage=SIZE, resources=SMALL),
+            manifest("BrokerGroup", GROUP, storage=SIZE, resources=SMALL),
+            manifest("FrontGroup", FRONTS, autoscaling=AUTOSCALING, resources=SMALL),
         )
         found.wait_for("brokergroup", GROUP, "FullyReplicated", PATIENCE_S)
         found.wait_for("frontgroup", FRONTS, "Ready", PATIENCE_S)
@@ -121,11 +122,6 @@ def split(
         yield Split(Trial(found, GROUP, CONTROLLERS, soaks, report), producer)
     finally:
         found.delete("namespace", found.namespace)
-
-
-def resource(kind: str, name: str, **spec: object) -> Object:
-    meta = {"name": name}
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def test_clients_are_led_to_the_fronts(split: Split) -> None:

@@ -15,6 +15,7 @@ from harness import client, faults, soak
 from harness.installation import CONTROLLERS, LAB_IMAGE, new_namespace
 from harness.trial import Figure, Trial
 from harness.waiting import wait_until
+from harness.wishes import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,8 @@ def sharded(kube: Kube, image: str, workers: list[str], report: Report) -> Itera
     found = new_namespace(kube)
     try:
         found.apply(
-            resource("ControllerGroup", CONTROLLERS, image=image, storage=SIZE, resources=SMALL),
-            resource("BrokerGroup", NAME, shards=SHARDS, storage=SIZE, resources=SMALL),
+            manifest("ControllerGroup", CONTROLLERS, image=image, storage=SIZE, resources=SMALL),
+            manifest("BrokerGroup", NAME, shards=SHARDS, storage=SIZE, resources=SMALL),
         )
         settle(found, SHARDS)
         group = names.shard(NAME, 0)
@@ -47,11 +48,6 @@ def sharded(kube: Kube, image: str, workers: list[str], report: Report) -> Itera
         yield Trial(found, NAME, CONTROLLERS, soaks, report)
     finally:
         found.delete("namespace", found.namespace)
-
-
-def resource(kind: str, name: str, **spec: object) -> Object:
-    meta = {"name": name}
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def test_clients_are_led_to_a_port_for_each_shard(sharded: Trial) -> None:

@@ -21,13 +21,13 @@ COLUMNS = ["NAME", "STATUS", "MASTER", "EPOCH", "INSYNC", "READY", "AVAILABLE", 
 
 def resource(kind: str, name: str, **spec: Any) -> Object:
     """A resource of ours with small volumes."""
-    storage = {"size": SIZE} | spec.pop("storage", {})
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": {"storage": storage, **spec},
-    }
+    return manifest(kind, name, storage={"size": SIZE} | spec.pop("storage", {}), **spec)
+
+
+def manifest(kind: str, name: str, **spec: object) -> Object:
+    """A resource of ours with this spec and no more."""
+    meta = {"name": name}
+    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 def broker_group(name: str = GROUP, **spec: Any) -> Object:
