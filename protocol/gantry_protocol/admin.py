@@ -8,42 +8,11 @@ ignores keys it does not know.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from gantry_protocol.admin_bodies import AdminRequest, AdminView, PreferredPlace
 
 MAX_REPLICAS = 9
-
-
-class AdminRequest(BaseModel):
-    """A body that people and operators send."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        defer_build=True,  # every process imports all of these, and most need one or two
-    )
-
-    def to_json(self) -> str:
-        """The wire form."""
-        return self.model_dump_json(by_alias=True)
-
-
-class AdminView(BaseModel):
-    """A body that the controller answers."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        defer_build=True,
-    )
-
-    def to_json(self) -> str:
-        """The wire form."""
-        return self.model_dump_json(by_alias=True)
 
 
 class AdvertisedMember(AdminView):
@@ -63,6 +32,7 @@ class GroupDeclaration(AdminRequest):
     ``uid`` is the identity of the object behind it: a second object of the same name is another
     group. ``route_address`` is the address clients are sent to as broker 0; None means the master's
     own. ``listeners``: the same for clients that come in from outside of the cluster.
+    ``preferred``: the zones that an election with a choice prefers, in that order.
     """
 
     uid: Annotated[str, Field(min_length=1, max_length=128)]
@@ -70,10 +40,13 @@ class GroupDeclaration(AdminRequest):
     min_in_sync_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
     route_address: str | None = None
     listeners: dict[str, list[AdvertisedMember]] = Field(default_factory=dict)
+    preferred: Annotated[list[PreferredPlace], Field(max_length=MAX_REPLICAS)] = Field(
+        default_factory=list
+    )
 
     def to_json(self) -> str:
-        """The wire form; without listeners it is one that older controllers know, too."""
-        left_out = None if self.listeners else {"listeners"}
+        """The wire form; what is not wished is left out: older controllers know that form, too."""
+        left_out = {name for name in ("listeners", "preferred") if not getattr(self, name)}
         return self.model_dump_json(by_alias=True, exclude=left_out)
 
 
@@ -291,7 +264,8 @@ class GroupView(AdminView):
     being drained since then; None: it is not. ``has_others``: other groups of its cluster take
     messages, so that this one can be drained. ``queues``: of mapped topics that it takes messages
     for; ``queues_wished``: the same once all that move have moved. ``mastership``: how the last
-    master came to be it, as far as the answering node knows.
+    master came to be it, as far as the answering node knows. ``preferred`` is as it was declared;
+    None: the controllers are older than that.
     """
 
     cluster: str
@@ -308,7 +282,7 @@ class GroupView(AdminView):
     sync_state_set_epoch: int
     clean: bool = True
     retired: bool = False
-    members: list[MemberView] = []
+    members: list[MemberView] = Field(default_factory=list)
     confirmed_epoch: int = -1
     confirmed_offset: int = -1
     no_master_reason: str = ""
@@ -318,6 +292,7 @@ class GroupView(AdminView):
     queues: int = 0
     queues_wished: int = 0
     mastership: MastershipView | None = None
+    preferred: list[PreferredPlace] | None = None
 
 
 class GroupList(AdminView):
@@ -405,9 +380,9 @@ class WatchEvent(AdminView):
     group: str | None = None
     master_broker_id: int | None = None
     master_epoch: int = 0
-    sync_state_set: list[int] = []
+    sync_state_set: list[int] = Field(default_factory=list)
     sync_state_set_epoch: int = 0
-    members: list[MemberView] = []
+    members: list[MemberView] = Field(default_factory=list)
     mastership: MastershipView | None = None
     deleted: bool = False
 
@@ -421,7 +396,7 @@ class ErrorView(AdminView):
     error: str
     message: str
     leader: str | None = None
-    peers: list[str] = []
+    peers: list[str] = Field(default_factory=list)
 
 
 class DeclaredFronts(AdminView):
@@ -483,7 +458,7 @@ class RuleWish(AdminRequest):
 
     resource: str
     actions: list[str]
-    sources: list[str] = []
+    sources: list[str] = Field(default_factory=list)
     decision: str = "Allow"
     policy: str = "Custom"
 
@@ -511,7 +486,7 @@ class RuleView(AdminView):
 
     resource: str
     actions: list[str]
-    sources: list[str] = []
+    sources: list[str] = Field(default_factory=list)
     decision: str = ""
     policy: str = ""
 
@@ -522,7 +497,7 @@ class UserView(AdminView):
     name: str
     type: str
     status: str
-    rules: list[RuleView] = []
+    rules: list[RuleView] = Field(default_factory=list)
 
 
 class AccessView(AdminView):
@@ -533,7 +508,7 @@ class AccessView(AdminView):
 
     enabled: bool
     changed: int | None = None
-    users: list[UserView] = []
+    users: list[UserView] = Field(default_factory=list)
 
 
 class RebalanceRequest(AdminRequest):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gantry_protocol.admin import AdminRequest, AdminView
+from gantry_protocol.admin_bodies import AdminRequest, AdminView
 
 PAGE_MAX = 1_000
 """Topics or consumer groups of one page."""

@@ -59,6 +59,7 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.listeners import listeners_of
 from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.preference import places_of
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
@@ -257,10 +258,11 @@ class AdminApi:
             min_in_sync_replicas=wish.min_in_sync_replicas,
             route_address=wish.route_address,
             listeners=listeners_of(wish.listeners),
+            preferred=places_of(wish.preferred),
         )
         group = self._machine.group(cluster, name)
         if group is None or not _is_declared(group, event):
-            if event.listeners:
+            if event.listeners or event.preferred:
                 self.all_must_know_its_events()
             group = (await self.write(event)).group
         assert group is not None
@@ -554,6 +556,7 @@ def _is_declared(group: BrokerGroup, wish: DeclareGroup) -> bool:
             known.min_in_sync_replicas,
             known.route_address,
             known.listeners,
+            known.preferred,
         )
         == (
             wish.uid,
@@ -561,6 +564,7 @@ def _is_declared(group: BrokerGroup, wish: DeclareGroup) -> bool:
             wish.min_in_sync_replicas,
             wish.route_address,
             wish.listeners,
+            wish.preferred,
         )
     )
 

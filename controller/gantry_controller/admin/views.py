@@ -16,6 +16,7 @@ from gantry_controller.liveness.core.table import DrainReport, Tier
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.confirmed import Loss
 from gantry_controller.metadata.listeners import as_wished
+from gantry_controller.metadata.preference import as_declared
 from gantry_controller.metadata.state import BrokerGroup, Member
 
 
@@ -115,6 +116,7 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         queues=queues,
         queues_wished=queues_wished,
         mastership=_mastership_view(group, watchman),
+        preferred=[] if wish is None else as_declared(wish.preferred),
     )
 
 

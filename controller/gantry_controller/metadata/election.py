@@ -42,8 +42,8 @@ A member that people have fenced is outside the set (``metadata.fencing``), so n
 ask for it but that election by name.
 
 What decides among the eligible: stays before draining, connected before merely not timed out, then
-upstream's order (epoch, end, priority), then the lowest id. Who is draining is not eligible at all
-while anybody who stays is.
+the place that the owner prefers (``metadata.preference``), then upstream's order (epoch, end,
+priority), then the lowest id. Who is draining is not eligible at all while anybody who stays is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,6 +54,7 @@ from gantry_protocol.types import BrokerId
 
 from gantry_controller.metadata.confirmed import Floor
 from gantry_controller.metadata.events import ElectMaster, LiveMember
+from gantry_controller.metadata.preference import rank
 from gantry_controller.metadata.state import BrokerGroup
 
 BELOW_FLOOR = "BelowConfirmed"
@@ -170,12 +171,18 @@ def staying(pool: Iterable[LiveMember]) -> list[LiveMember]:
     return [member for member in members if not member.draining] or members
 
 
-def best(pool: Iterable[LiveMember]) -> LiveMember:
-    """The preferred one of a pool that is not empty."""
+def best(pool: Iterable[LiveMember], group: BrokerGroup) -> LiveMember:
+    """The preferred one of a pool that is not empty.
+
+    A preferred place comes before a longer log: all of the pool hold what was acknowledged, and
+    what others hold beyond that was not.
+    """
+    places = () if group.declaration is None else group.declaration.preferred
     return max(
         pool,
         key=lambda item: (
             item.connected,
+            -rank(places, item.broker_id),
             item.epoch,
             item.max_offset,
             -item.priority,
@@ -184,11 +191,11 @@ def best(pool: Iterable[LiveMember]) -> LiveMember:
     )
 
 
-def newest(pool: Iterable[LiveMember]) -> LiveMember:
+def newest(pool: Iterable[LiveMember], group: BrokerGroup) -> LiveMember:
     """The one of a pool that is not empty whose log none exceeds; among those, the preferred."""
     members = list(pool)
     furthest = max(map(_log_of, members))
-    return best(staying(member for member in members if _log_of(member) == furthest))
+    return best(staying(member for member in members if _log_of(member) == furthest), group)
 
 
 def _log_of(member: LiveMember | None) -> tuple[int, int]:
@@ -237,7 +244,7 @@ def _first_election(
         member = group.member(requester)
         if member is None or member.registrations == 0:
             return _nobody(request, f"broker {requester} is not registered")
-        further = newest(live.values()) if live else None
+        further = newest(live.values(), group) if live else None
         if further is not None and _log_of(further) > _log_of(live.get(requester)):
             return _nobody(request, f"broker {further.broker_id} has the newest log")
         return Elected(requester, (requester,))
@@ -247,7 +254,7 @@ def _first_election(
             f"the first election waits for {group.declaration.replicas} members, "
             f"{len(live)} are alive",
         )
-    winner = newest(live.values()).broker_id
+    winner = newest(live.values(), group).broker_id
     if request.designate and winner != requester:
         return _nobody(request, f"broker {winner} has the newest log")
     return Elected(winner, (winner,))
@@ -286,7 +293,7 @@ def _election_in_the_set(
         ]
     if not candidates:
         return _nobody(request, "no eligible member of the sync-state set is alive")
-    winner = best(candidates)
+    winner = best(candidates, group)
     heirs = [item for item in pool if item is winner or not (item.draining or _lacks(item, floor))]
     return Elected(winner.broker_id, tuple(heir.broker_id for heir in heirs))
 

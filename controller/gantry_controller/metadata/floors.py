@@ -81,7 +81,7 @@ def _reason_against(  # a table of refusals, in the order in which they are look
     whole = [item.broker_id for item in complete if item.broker_id in group.sync_state_set]
     if whole:
         return f"Broker {whole[0]} holds all that is known to be confirmed: it will be elected"
-    furthest = newest(live.values())
+    furthest = newest(live.values(), group)
     if (furthest.epoch, furthest.max_offset) > (chosen.epoch, chosen.max_offset):
         return f"Broker {furthest.broker_id} has the newest log of those that are alive"
     return ""

@@ -24,6 +24,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.fencing import without
 from gantry_controller.metadata.listeners import objection
 from gantry_controller.metadata.locks import end_locks
+from gantry_controller.metadata.preference import ambiguity
 from gantry_controller.metadata.queue_maps import disown
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import (
@@ -60,7 +61,7 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
             f"minInSyncReplicas is {event.min_in_sync_replicas} "
             f"and must be between 1 and replicas, {event.replicas}",
         )
-    problem = objection(event.listeners)
+    problem = objection(event.listeners) or ambiguity(event.preferred)
     if problem is not None:
         return refuse(ResponseCode.CONTROLLER_INVALID_REQUEST, problem)
     wish = Declaration(
@@ -69,6 +70,7 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
         event.min_in_sync_replicas,
         event.route_address,
         event.listeners,
+        event.preferred,
     )
     group = state.groups.get((event.cluster, event.name))
     if group is None:

@@ -27,6 +27,7 @@ from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.invariants import check_group
 from gantry_controller.metadata.kv import Namespace
 from gantry_controller.metadata.listeners import GroupListener, ListenedMember
+from gantry_controller.metadata.preference import Place
 from gantry_controller.metadata.switches import AccessSwitch
 from gantry_controller.metadata.topic_index import TopicIndex
 from gantry_controller.metadata.topic_table import Topic, TopicTable
@@ -85,6 +86,7 @@ class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     min_in_sync_replicas: int
     route_address: str | None = None
     listeners: tuple[GroupListener, ...] = ()
+    preferred: tuple[Place, ...] = ()
 
 
 class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -168,10 +170,10 @@ class MetadataState:
     needs to know (``snapshot``): a plain value, or a dictionary of immutable values. Derived ones
     begin with an underscore and are made again by ``rebuild_indexes``. ``wiped`` are the groups
     whose routes allow no writes, by the index that wiped them; ``drains`` groups that are about to
-    leave (``metadata.drains``); ``settings`` those of the
-    name service that are not as they are by default (``metadata.names``). ``floors`` never fall but
-    with a ``Loss``, or with the end of their group. ``generations`` are those of the consumer
-    groups of each cluster: the index at which the members of one last changed at any broker group.
+    leave (``metadata.drains``); ``settings`` those of the name service that are not as they are by
+    default (``metadata.names``). ``floors`` never fall but with a ``Loss``, or with their group.
+    ``generations`` are those of the consumer groups of each cluster: the index at which the members
+    of one last changed at any broker group.
     ``fronts`` are where clients of a cluster are led to, ``front_slots`` whose index there is whose
     (``metadata.front_indexes``), by cluster and index. ``queue_maps`` are those of mapped topics,
     by cluster and topic; ``maps_ended`` says when the last one of a cluster was deleted.
@@ -581,14 +583,12 @@ LAYOUT = layout_of(
         BrokerGroup,
         Member,
         Declaration,
-        Topic,
-        TopicTable,
-        ImportedBroker,
+        *(Topic, TopicTable, ImportedBroker),
         *KINDS,
         Namespace,
         *(Floor, Loss, Fronts, FrontSlot, Drain),
         *(QueueMap, MappedQueue, Segment, EndedMaps),
-        *(Rule, User, AccessSwitch, GroupListener, ListenedMember),
+        *(Rule, User, AccessSwitch, GroupListener, ListenedMember, Place),
     ),
     # An attribute, and fields of events, that older versions refuse.
     (*MetadataState.REPLICATED, READERS, "owners", "beside", "listeners"),
