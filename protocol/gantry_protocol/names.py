@@ -147,6 +147,7 @@ NO_NAMES = frozenset(
         "origin_msg_id",
         "password",
         "policy_type",
+        "preferred_ids",
         "properties",
         "recall_handle",
         "register_check_code",

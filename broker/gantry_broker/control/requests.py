@@ -96,6 +96,7 @@ class Known(msgspec.Struct, frozen=True):
 
     Attributes:
         drain_began_ms: the group is drained since then; None: it is not.
+        preferred: as of ``ControllerView``; GetReplicaInfo alone tells it.
     """
 
     replicas: int = 0
@@ -104,6 +105,7 @@ class Known(msgspec.Struct, frozen=True):
     topics_version: int = 0
     subscriptions_version: int = 0
     drain_began_ms: int | None = None
+    preferred: tuple[frozenset[BrokerId], ...] = ()
 
 
 # ---- requests
@@ -301,7 +303,11 @@ def read_replica_info(response: RemotingCommand, known: Known) -> ViewAnswer:
         known, header.replicas, header.min_in_sync_replicas, header.group_uid, header.topics_version
     )
     known = _learn_settings(known, header.subscriptions_version)
-    known = msgspec.structs.replace(known, drain_began_ms=header.drain_began_ms)
+    known = msgspec.structs.replace(
+        known,
+        drain_began_ms=header.drain_began_ms,
+        preferred=parse_places(header.preferred_ids),
+    )
     body = decode_body(SyncStateSetBody, response.body)
     view = _view(header, known, body, header.master_epoch)
     return ViewAnswer(msgspec.structs.replace(view, draining=parse_ids(header.draining_ids)), known)
@@ -373,6 +379,11 @@ def parse_ids(text: str | None) -> frozenset[BrokerId]:
     return frozenset(BrokerId(int(word)) for word in words if word.isascii() and word.isdigit())
 
 
+def parse_places(text: str | None) -> tuple[frozenset[BrokerId], ...]:
+    """``3;1/2`` as ids by place, the best one first."""
+    return tuple(parse_ids(place) for place in text.split("/")) if text else ()
+
+
 _Header = (
     RegisterBrokerToControllerResponseHeader
     | GetReplicaInfoResponseHeader
@@ -393,6 +404,7 @@ def _view(header: _Header, known: Known, body: SyncStateSetBody, epoch: Epoch) -
         min_in_sync=known.min_in_sync,
         replicas=known.replicas,
         fenced=parse_ids(header.fenced_ids),
+        preferred=known.preferred,
     )
 
 
@@ -410,6 +422,7 @@ def _learn(
         topics_version=max(known.topics_version, topics_version or 0),
         subscriptions_version=known.subscriptions_version,
         drain_began_ms=known.drain_began_ms,
+        preferred=known.preferred,
     )
 
 

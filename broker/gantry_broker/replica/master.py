@@ -453,6 +453,7 @@ class Mastership:
             self.members,
             me=self.me,
             draining=self._view.draining | self.drain.refused,
+            preferred=self._view.preferred,
         )
         return self.drain.step(best, self._log, self.epoch, now_ms)
 

@@ -21,7 +21,7 @@ so that nobody waits for its acknowledgement; when all members leave together th
 is, and any of them may be elected when they come back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gantry_protocol.types import BrokerId, Offset
 
@@ -133,11 +133,25 @@ def in_sync_target(
     *,
     me: BrokerId,
     draining: frozenset[BrokerId],
+    preferred: Sequence[frozenset[BrokerId]] = (),
 ) -> Member | None:
-    """The member to hand over to: connected, staying, and of those the one that holds most."""
+    """The member to hand over to: connected, staying, and of those one that holds most.
+
+    Among those that hold equally much it is one in the best of the ``preferred`` places. A place
+    never costs an answer: whoever holds less would leave sends "stored, not replicated".
+    """
     staying = [
         member
         for broker_id, member in members.items()
         if broker_id in current - draining - {me} and member.streaming and not member.draining
     ]
-    return max(staying, key=lambda member: (member.acked, -member.broker_id), default=None)
+
+    def place(member: Member) -> int:
+        ranks = (n for n, ids in enumerate(preferred) if member.broker_id in ids)
+        return next(ranks, len(preferred))
+
+    return max(
+        staying,
+        key=lambda member: (member.acked, -place(member), -member.broker_id),
+        default=None,
+    )

@@ -39,6 +39,7 @@ class ControllerView(msgspec.Struct, frozen=True):
         min_in_sync: members the set must have for a write to be accepted.
         draining: members that are about to leave, as far as the controller knows.
         fenced: members that people have taken out of the group for a while.
+        preferred: members of the places where the master is wished, the best place first.
     """
 
     master_epoch: Epoch
@@ -52,6 +53,7 @@ class ControllerView(msgspec.Struct, frozen=True):
     replicas: int = 0
     draining: frozenset[BrokerId] = frozenset()
     fenced: frozenset[BrokerId] = frozenset()
+    preferred: tuple[frozenset[BrokerId], ...] = ()
 
     def same_mastership(self, other: "ControllerView") -> bool:
         """Whether ``other`` describes the same master; an epoch without one may still get one."""

@@ -14,7 +14,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_controller.metadata.clients import ConsumerGroup, QueueOwner
 from gantry_controller.metadata.listeners import GroupListener
-from gantry_controller.metadata.preference import Place
+from gantry_controller.metadata.preference import WishedPlace
 from gantry_controller.metadata.topic_table import Topic
 
 LOWEST_PRIORITY = 2**31 - 1
@@ -75,7 +75,7 @@ class DeclareGroup(_Event, frozen=True, tag="DeclareGroup/1"):
     min_in_sync_replicas: int
     route_address: str | None = None
     listeners: tuple[GroupListener, ...] = ()
-    preferred: tuple[Place, ...] = ()
+    preferred: tuple[WishedPlace, ...] = ()
 
 
 class RemoveGroup(_Event, frozen=True, tag="RemoveGroup/1"):

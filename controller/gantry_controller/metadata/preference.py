@@ -15,14 +15,14 @@ from gantry_protocol.admin_bodies import PreferredPlace
 from gantry_protocol.types import BrokerId
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class WishedPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A zone, and the members that live there, ascending."""
 
     zone: str
     members: tuple[BrokerId, ...] = ()
 
 
-def rank(places: tuple[Place, ...], broker_id: BrokerId) -> int:
+def rank(places: tuple[WishedPlace, ...], broker_id: BrokerId) -> int:
     """The number of places that are preferred to a member's; all of them if it is in none."""
     for position, place in enumerate(places):
         if broker_id in place.members:
@@ -30,20 +30,20 @@ def rank(places: tuple[Place, ...], broker_id: BrokerId) -> int:
     return len(places)
 
 
-def places_of(wish: Iterable[PreferredPlace]) -> tuple[Place, ...]:
+def places_of(wish: Iterable[PreferredPlace]) -> tuple[WishedPlace, ...]:
     """Places as the state keeps them."""
     return tuple(
-        Place(item.zone, tuple(BrokerId(broker_id) for broker_id in sorted(item.broker_ids)))
+        WishedPlace(item.zone, tuple(BrokerId(broker_id) for broker_id in sorted(item.broker_ids)))
         for item in wish
     )
 
 
-def as_declared(places: tuple[Place, ...]) -> list[PreferredPlace]:
+def as_declared(places: tuple[WishedPlace, ...]) -> list[PreferredPlace]:
     """The inverse of ``places_of``."""
     return [PreferredPlace(zone=item.zone, broker_ids=list(item.members)) for item in places]
 
 
-def ambiguity(places: tuple[Place, ...]) -> str | None:
+def ambiguity(places: tuple[WishedPlace, ...]) -> str | None:
     """A sentence on what is named twice, so that the order would not be clear; None for nothing."""
     zones = [place.zone for place in places]
     if len(set(zones)) < len(zones):

@@ -27,7 +27,7 @@ from gantry_controller.metadata.imported import ImportedBroker
 from gantry_controller.metadata.invariants import check_group
 from gantry_controller.metadata.kv import Namespace
 from gantry_controller.metadata.listeners import GroupListener, ListenedMember
-from gantry_controller.metadata.preference import Place
+from gantry_controller.metadata.preference import WishedPlace
 from gantry_controller.metadata.switches import AccessSwitch
 from gantry_controller.metadata.topic_index import TopicIndex
 from gantry_controller.metadata.topic_table import Topic, TopicTable
@@ -86,7 +86,7 @@ class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     min_in_sync_replicas: int
     route_address: str | None = None
     listeners: tuple[GroupListener, ...] = ()
-    preferred: tuple[Place, ...] = ()
+    preferred: tuple[WishedPlace, ...] = ()
 
 
 class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -588,7 +588,7 @@ LAYOUT = layout_of(
         Namespace,
         *(Floor, Loss, Fronts, FrontSlot, Drain),
         *(QueueMap, MappedQueue, Segment, EndedMaps),
-        *(Rule, User, AccessSwitch, GroupListener, ListenedMember, Place),
+        *(Rule, User, AccessSwitch, GroupListener, ListenedMember, WishedPlace),
     ),
     # An attribute, and fields of events, that older versions refuse.
     (*MetadataState.REPLICATED, READERS, "owners", "beside", "listeners"),

@@ -158,6 +158,7 @@ def replica_info_reply(
         group_uid=_uid(group),
         drain_began_ms=versions.drain_began_ms,
         fenced_ids=_ids(group.fenced),
+        preferred_ids=_places(group),
     )
     return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
 
@@ -216,6 +217,12 @@ def role_change(group: BrokerGroup) -> RemotingCommand:
         sync_state_set_body(group),
         oneway=True,
     )
+
+
+def _places(group: BrokerGroup) -> str | None:
+    """The members of each preferred place."""
+    places = () if group.declaration is None else group.declaration.preferred
+    return "/".join(_ids(place.members) or "" for place in places) or None
 
 
 def _ids(broker_ids: Iterable[BrokerId]) -> str | None:

@@ -182,7 +182,8 @@ class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
     ``draining_ids`` lists the ids of brokers that are about to stop as ``1;2``, ``fenced_ids``
     those that people have taken out of the group for a while. ``drain_began_ms``: the group is
-    being drained since then.
+    being drained since then. ``preferred_ids``: the members of each place where the master is
+    wished, the best place first, as ``3;1/2``.
     """
 
     master_epoch: WireEpoch
@@ -199,6 +200,7 @@ class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     group_uid: str | None = None
     drain_began_ms: Int64 | None = None
     fenced_ids: str | None = None
+    preferred_ids: str | None = None
 
 
 class GetMetadataResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

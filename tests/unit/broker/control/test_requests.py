@@ -271,6 +271,16 @@ def test_only_an_answer_about_the_group_says_whether_it_is_drained() -> None:
     assert requests.read_replica_info(answer(FULL), known).known.drain_began_ms is None
 
 
+def test_only_an_answer_about_the_group_says_which_places_are_preferred() -> None:
+    told = requests.read_replica_info(answer({**FULL, "preferredIds": "3;1//2"}), Known())
+    places = (ids(3, 1), ids(), ids(2))
+    assert told.view is not None
+    assert (told.known.preferred, told.view.preferred) == (places, places)
+    kept = requests.read_registration(answer(FULL), told.known)
+    assert (kept.known.preferred, kept.view and kept.view.preferred) == (places, places)
+    assert requests.read_replica_info(answer(FULL), told.known).known.preferred == ()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [(None, ids()), ("", ids()), ("1;2", ids(1, 2)), ("1;x;-3", ids(1))]
 )

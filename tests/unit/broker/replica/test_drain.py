@@ -171,3 +171,23 @@ def test_leaving_twice_is_leaving_once() -> None:
     group[1].step(ev.DrainRequested())
     group[1].step(ev.DrainRequested())
     assert len(hand_overs(group)) == 1
+
+
+def test_of_members_that_hold_everything_one_in_a_preferred_place_gets_it() -> None:
+    group = leaving_group()
+    wished = replace(group.view(1), preferred=(frozenset({BrokerId(3)}),))
+    group[1].step(ev.ViewLearned(wished))
+    group[1].step(ev.DrainRequested())
+    assert hand_overs(group) == [fx.HandOver(target=BrokerId(3), epoch=Epoch(1))]
+
+
+def test_a_preferred_place_costs_no_answer() -> None:
+    group = leaving_group()
+    wished = replace(group.view(1), preferred=(frozenset({BrokerId(3)}),))
+    group[1].step(ev.ViewLearned(wished))
+    group[2].flushing = group[3].flushing = False
+    group.write(1, b"def")
+    group[1].step(ev.DrainRequested())
+    group[2].flush()
+    group.tick(DEFAULT_LIMITS.drain_settle_ms)
+    assert hand_overs(group) == [fx.HandOver(target=BrokerId(2), epoch=Epoch(1))]

@@ -6,23 +6,26 @@ from typing import Any
 
 import pytest
 from gantry_controller.metadata.events import DeclareGroup
-from gantry_controller.metadata.preference import Place, as_declared, places_of, rank
+from gantry_controller.metadata.preference import WishedPlace, as_declared, places_of, rank
 from gantry_controller.metadata.results import Result
+from gantry_controller.remoting.replies import Versions, replica_info_reply
 from gantry_protocol.admin_bodies import PreferredPlace
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import request
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.metadata_world import CLUSTER, NAME, World, three_in_sync
 
 
-def places(**members: tuple[int, ...]) -> tuple[Place, ...]:
-    return tuple(Place(zone, tuple(map(BrokerId, ids))) for zone, ids in members.items())
+def places(**members: tuple[int, ...]) -> tuple[WishedPlace, ...]:
+    return tuple(WishedPlace(zone, tuple(map(BrokerId, ids))) for zone, ids in members.items())
 
 
-def declare(world: World, preferred: tuple[Place, ...], **facts: Any) -> Result:
+def declare(world: World, preferred: tuple[WishedPlace, ...], **facts: Any) -> Result:
     wish = {"uid": "u1", "replicas": 3, "min_in_sync_replicas": 2} | facts
     return world.apply(DeclareGroup(cluster=CLUSTER, name=NAME, preferred=preferred, **wish))
 
 
-def after_the_masters_death(preferred: tuple[Place, ...], *live: Any) -> int | None:
+def after_the_masters_death(preferred: tuple[WishedPlace, ...], *live: Any) -> int | None:
     """Who leads a group of three whose master, broker 1, is dead."""
     world = three_in_sync()
     assert declare(world, preferred).ok
@@ -104,11 +107,11 @@ def test_among_equal_logs_a_first_election_prefers_a_place() -> None:
 @pytest.mark.parametrize(
     ("preferred", "told"),
     [
-        ((Place("a", (BrokerId(1),)), Place("a", ())), "A zone is preferred twice"),
+        ((WishedPlace("a", (BrokerId(1),)), WishedPlace("a", ())), "A zone is preferred twice"),
         (places(a=(1, 2), b=(2,)), "A member is named in two"),
     ],
 )
-def test_what_has_no_order_is_refused(preferred: tuple[Place, ...], told: str) -> None:
+def test_what_has_no_order_is_refused(preferred: tuple[WishedPlace, ...], told: str) -> None:
     world = three_in_sync()
     answer = declare(world, preferred)
     assert not answer.ok
@@ -130,3 +133,16 @@ def test_the_body_says_what_the_state_has() -> None:
     assert kept == places(b=(1, 3), a=(2,))
     assert [one.broker_ids for one in as_declared(kept)] == [[1, 3], [2]]
     assert [rank(kept, BrokerId(one)) for one in (1, 2, 3, 4)] == [0, 1, 0, 2]
+
+
+def test_brokers_are_told_places_with_what_they_ask_for_anyway() -> None:
+    world = three_in_sync()
+    asked = request(RequestCode.CONTROLLER_GET_REPLICA_INFO)
+
+    def told() -> str | None:
+        answer = replica_info_reply(asked, world.group, versions=Versions(1, 1), draining=())
+        return (answer.ext or {}).get("preferredIds")
+
+    assert told() is None
+    assert declare(world, places(b=(1, 3), d=(), a=(2,))).ok
+    assert told() == "1;3//2"
