@@ -46,6 +46,8 @@ LABEL_TOOLS: Final = f"{GROUP}/tools"
 `networkPolicy.toolsFrom`."""
 LABEL_LISTENER: Final = f"{GROUP}/listener"
 """On the Services of a listener: its name. They go with it."""
+LABEL_ZONE: Final = "topology.kubernetes.io/zone"
+"""Of nodes; Kubernetes copies it to their pods from version 1.35 on."""
 LABEL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 LABEL_REVISION: Final = "controller-revision-hash"
 

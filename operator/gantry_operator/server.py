@@ -38,11 +38,13 @@ from gantry_operator.reconcile.apply import Applier
 from gantry_operator.reconcile.claims import Claims
 from gantry_operator.reconcile.entities import Entities, is_patient
 from gantry_operator.reconcile.fleet import Fleet
+from gantry_operator.reconcile.moves import Moves
 from gantry_operator.reconcile.observe import Observer
 from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_operator.reconcile.rolls import Rolls
 from gantry_operator.reconcile.tables import Tables
 from gantry_operator.reconcile.worker import Reconciler
+from gantry_operator.reconcile.zones import Zones
 from gantry_operator.resync import Resync
 from gantry_operator.shell import run_watches
 from gantry_operator.workqueue import WorkQueue
@@ -186,6 +188,8 @@ async def _act(
             Claims(api),
             Fleet(cache, settings.image, settings.image_rolls, metrics),
             rolls=Rolls(cache, settings.max_concurrent_rolls),
+            moves=Moves(cache),
+            zones=Zones(api) if settings.read_nodes else None,
             directory_tiers=settings.directory_tiers,
             operator_namespace=_own_namespace() if credentials.in_cluster else "",
         )

@@ -67,6 +67,11 @@ class OperatorSettings(Settings):
         min_length=1,
         description="Namespace of the Lease; by default the pod's own, else the first one served.",
     )
+    read_nodes: bool = Field(
+        default=False,
+        description="Read the zone of a node whose pods do not have it as a label, as before "
+        "Kubernetes 1.35; needs the right to get nodes.",
+    )
     directory_tiers: bool = Field(
         default=False,
         description="Accept tiers in a directory (file://), where all pods see one file system.",

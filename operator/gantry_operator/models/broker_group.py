@@ -39,6 +39,7 @@ from gantry_operator.models.parts import (
     config_rules,
 )
 from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
+from gantry_operator.models.preference import DISTINCT, NOT_FOR_SHARDS, PreferredMaster
 from gantry_operator.models.retention import Retention
 from gantry_operator.models.template import Template
 from gantry_operator.models.tier import URL_IS_FIXED, Tier
@@ -67,13 +68,12 @@ class Door(Model):
     enabled: bool = Field(
         default=True,
         description=(
-            "Whether each pod runs a door where route is Group: a small process in a container of "
-            "its own that takes the connections of clients and passes them on to the master. They "
-            "stay open when the master's process is killed, so clients that wait for a while after "
-            "a lost connection, such as those for Go and C++, go on at once. false saves the "
-            "process and a hop. A group that is older than doors gets them with its next image. A "
-            "change restarts the replicas one by one. A door leads to one group, so there is none "
-            "with shards. Default true."
+            "Whether each pod runs a door where route is Group: a process in a container of its "
+            "own that takes clients' connections and passes them on to the master. They stay open "
+            "when the master's process is killed, so clients that wait after a lost connection, "
+            "such as those for Go and C++, go on at once. false saves the process and a hop. An "
+            "older group gets doors with its next image. A change restarts the replicas one by "
+            "one. There is none with shards. Default true."
         ),
     )
     resources: Resources = Field(
@@ -304,6 +304,15 @@ class BrokerGroupSpec(Model):
     switchover: Switchover | None = Field(
         default=None, description="A request to move the mastership once. Default none."
     )
+    preferred_master: PreferredMaster | None = Field(
+        default=None,
+        description=(
+            "Zones for the master. Elections with a choice prefer them. A master elsewhere moves "
+            "back when all replicas have been well for 5 minutes or more, one group at a time; "
+            "not while switchover names its replica. Default none."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     fenced: tuple[Annotated[int, Field(ge=0, le=8)], ...] = Field(
         default=(),
         max_length=8,
@@ -378,7 +387,9 @@ class BrokerGroupSpec(Model):
         ),
         NEEDS_A_BUCKET,
         SOMEBODY_SERVES,
+        DISTINCT,
         *SHARD_RULES,
+        NOT_FOR_SHARDS,
         *config_rules(),
     )
 

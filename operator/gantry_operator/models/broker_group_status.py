@@ -17,6 +17,7 @@ from gantry_operator.models.operations import (  # noqa: TC001 - as below
     PendingChangeStatus,
 )
 from gantry_operator.models.parts import NOT_NULLABLE
+from gantry_operator.models.preference import PreferredMasterStatus  # noqa: TC001 - as below
 from gantry_operator.models.tier import TierStatus  # noqa: TC001 - pydantic reads it
 
 
@@ -191,6 +192,11 @@ class BrokerGroupStatus(Model):
     )
     switchover: SwitchoverStatus | None = Field(
         default=None, description="What became of the last switchover request."
+    )
+    preferred_master: PreferredMasterStatus | None = Field(
+        default=None,
+        description="Why the master is where it is; absent without spec.preferredMaster.",
+        json_schema_extra=NOT_NULLABLE,
     )
     forget: ForgetStatus | None = Field(
         default=None, description="What became of the last request to forget a member."

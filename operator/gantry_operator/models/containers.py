@@ -69,8 +69,7 @@ class KeyRef(Model):
     key: str = Field(min_length=1, max_length=253, description="Entry of it.")
     optional: bool | None = Field(
         default=None,
-        description="true: a pod starts without the variable where there is no entry. "
-        "Default false.",
+        description="true: without an entry a pod starts without the variable. Default false.",
     )
 
 

@@ -176,9 +176,8 @@ class Resources(Model):
         default=None,
         description=(
             'Reserved per replica, for example {cpu: "1", memory: 2Gi}; {} reserves nothing. '
-            "Default: {cpu: 250m, memory: 256Mi} for a broker, {cpu: 50m, memory: 128Mi} for a "
-            "controller, {cpu: 100m, memory: 96Mi} for a door, {cpu: 250m, memory: 128Mi} for a "
-            "front, without what limits names."
+            "Default, without what limits names: {cpu: 250m, memory: 256Mi} for a broker, 50m and "
+            "128Mi for a controller, 100m and 96Mi for a door, 250m and 128Mi for a front."
         ),
     )
     limits: QuantityMap | None = Field(

@@ -34,7 +34,7 @@ class Requirement(Model):
         description="In, NotIn, Exists or DoesNotExist."
     )
     values: Texts | None = Field(
-        default=None, description="Values to compare with; none for Exists and DoesNotExist."
+        default=None, description="Values; none for Exists and DoesNotExist."
     )
 
 
@@ -46,7 +46,7 @@ class NodeRequirement(Model):
         description="In, NotIn, Exists, DoesNotExist, Gt or Lt."
     )
     values: Texts | None = Field(
-        default=None, description="Values to compare with; none for Exists and DoesNotExist."
+        default=None, description="Values; none for Exists and DoesNotExist."
     )
 
 
@@ -54,10 +54,10 @@ class LabelSelector(Model):
     """Objects by their labels; an empty selector selects all of them."""
 
     match_labels: dict[str, str] | None = Field(
-        default=None, description="Labels that an object must have with these values."
+        default=None, description="Labels with the values they must have."
     )
     match_expressions: tuple[Requirement, ...] | None = Field(
-        default=None, description="Requirements that all must be met."
+        default=None, description="Requirements; all must be met."
     )
 
 
@@ -101,9 +101,7 @@ class NodeAffinity(Model):
 class PodAffinityTerm(Model):
     """Pods to be near to or far from, and what near means."""
 
-    topology_key: LabelKey = Field(
-        description="Label of nodes; those with the same value of it are one place."
-    )
+    topology_key: LabelKey = Field(description="Label of nodes; equal values are one place.")
     label_selector: LabelSelector | None = Field(
         default=None, description="The pods; not set means none of them."
     )
@@ -114,10 +112,10 @@ class PodAffinityTerm(Model):
         default=None, description="Further namespaces of the pods, by their labels."
     )
     match_label_keys: Texts | None = Field(
-        default=None, description="Labels whose values are taken from the pod to be scheduled."
+        default=None, description="Labels whose values are those of the new pod."
     )
     mismatch_label_keys: Texts | None = Field(
-        default=None, description="Labels whose values must differ from the pod to be scheduled."
+        default=None, description="Labels whose values are not those of the new pod."
     )
 
 
@@ -175,9 +173,7 @@ class SpreadConstraint(Model):
     max_skew: int = Field(
         ge=1, description="How many pods more than the emptiest a place may have."
     )
-    topology_key: LabelKey = Field(
-        description="Label of nodes; those with the same value of it are one place."
-    )
+    topology_key: LabelKey = Field(description="Label of nodes; equal values are one place.")
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
         description="DoNotSchedule or ScheduleAnyway, where the constraint cannot be met."
     )
@@ -185,7 +181,7 @@ class SpreadConstraint(Model):
         default=None, description="The pods that are counted."
     )
     match_label_keys: Texts | None = Field(
-        default=None, description="Labels whose values are taken from the pod to be scheduled."
+        default=None, description="Labels whose values are those of the new pod."
     )
     min_domains: int | None = Field(
         default=None, ge=1, description="The least number of places, with DoNotSchedule."

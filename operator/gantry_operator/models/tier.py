@@ -99,11 +99,10 @@ class Tier(Model):
         "tier_url",
         default=...,
         description=(
-            "s3://BUCKET or s3://BUCKET/PREFIX, an S3 bucket or a folder in one; many groups may "
-            "share it, each has a place of its own in it. The store must honour If-None-Match on "
-            "writes (AWS, MinIO and Ceph do); one that does not is refused. file:///DIRECTORY is "
-            "for gantry local only, where all replicas see the same files. No default. It cannot "
-            "change once something has been uploaded, since messages that were removed from the "
+            "s3://BUCKET or s3://BUCKET/PREFIX; many groups may share it, each has a place of its "
+            "own in it. The store must honour If-None-Match on writes (AWS, MinIO and Ceph do); "
+            "one that does not is refused. file:///DIRECTORY is for gantry local only. No default. "
+            "It cannot change once something has been uploaded, since messages that left the "
             "replicas' volumes are kept there and nowhere else."
         ),
     )

@@ -52,6 +52,7 @@ from gantry_operator.plan.growth import (
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
+from gantry_operator.plan.preferred import Preference, prefer
 from gantry_operator.plan.quorum_size import addressed_size
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.shards import all_groups, born, known_groups, present_groups
@@ -145,18 +146,52 @@ def plan_broker_group(
         step = step or (shrinking(seen, seen.group, now) if awake else None) or growth.step
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
+    acts = acting and awake and accepted.accepted
+    preference = _preference(seen, load, moved, step, held, now, acts=acts)
+    step = step or preference.step
     status = broker_status(seen, accepted, step, moved, now, held, grown=growth.extent)
-    status = status.model_copy(update={"forget": forgotten})
+    status = status.model_copy(update={"forget": forgotten, "preferred_master": preference.status})
     status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting and awake)
         status = status.model_copy(update={"drain": drain})
-    again = _check_again(seen, status, step)
+    again = preference.with_check(_check_again(seen, status, step))
     if held is not None and held[0].reason == Reason.APPLYING:
         again = [CheckAgain(after_s=BEGIN_CHECK_S)]  # the next plan finds it announced
-    actions += _report(seen, status, step) + again
+    actions += [*_report(seen, status, step), *again]
     waits = held is not None and held[0].reason == Reason.WAITING_FOR_TURN
     return with_check(seen.image_wait, with_check(seen.roll_turn if waits else None, actions))
+
+
+def _preference(
+    seen: BrokerObserved,
+    load: Workload | None,
+    moved: SwitchoverStatus | None,
+    step: PlanStep | None,
+    held: tuple[HeldChange, PendingChangeStatus] | None,
+    now: dt.datetime,
+    *,
+    acts: bool,
+) -> Preference:
+    """What follows from the zones in which the master is wished; as before while nobody may act."""
+    known = known_groups(seen)
+    if seen.group is None or not acts or len(known) != 1 or known[0].shard:
+        wished = seen.group is None or seen.group.spec.preferred_master is not None
+        old = seen.previous.preferred_master if seen.previous and wished else None
+        return Preference(old)
+    busy = "a change waits" if held is not None or seen.image_wait is not None else ""
+    if step is not None:
+        busy = "something else is under way"
+    return prefer(
+        known[0],
+        seen.group.spec,
+        load,
+        seen.previous,
+        moved,
+        now,
+        busy=busy,
+        turn=seen.move_turn,
+    )
 
 
 def _held(
@@ -362,7 +397,7 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 
 def _check_again(
     seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
-) -> list[Action]:
+) -> list[CheckAgain]:
     refused = step is not None and step.reason == Reason.VOLUME_EXPANSION_REFUSED
     if (step is not None and not refused) or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]

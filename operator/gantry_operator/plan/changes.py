@@ -34,6 +34,7 @@ _KINDS: dict[str, Kind] = {
     Reason.ROLLING_UPDATE: "RollingUpdate",
     Reason.SCALING_DOWN: "ScaleDown",
     Reason.SWITCHOVER_IN_PROGRESS: "Switchover",
+    Reason.MOVING_TO_ZONE: "Switchover",
     Reason.GROWING_VOLUMES: "GrowVolumes",
 }
 IN_USE_MS = 1_000
@@ -74,8 +75,9 @@ def last_change(
         return None if old is None else _measured(old, seen)
     foreseen = foresee(seen, now, planner, gap_ms=expected_gap_ms(seen.previous))
     wished = seen.group.spec.switchover if seen.group is not None else None
+    asked = step is not None and step.reason == Reason.SWITCHOVER_IN_PROGRESS
     return ChangeStatus(
-        id=wished.id if kind == "Switchover" and wished is not None else str(seen.meta.generation),
+        id=wished.id if asked and wished is not None else str(seen.meta.generation),
         kind=kind,
         started_at=timestamp(now),
         from_epoch=_epoch(seen),

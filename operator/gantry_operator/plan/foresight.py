@@ -147,6 +147,7 @@ def foresee(
     *,
     gap_ms: int = HAND_OVER_MS,
     rolls: Rolls = never,
+    later: bool = False,
 ) -> Foresight:
     """The course of what is wished now.
 
@@ -156,11 +157,15 @@ def foresee(
         planner: that of the operator.
         gap_ms: of a mastership that moves, by the last ones.
         rolls: see there.
+        later: also what time alone brings, a move to a zone that waits: no part of a change.
     """
-    world = replace(seen, refusals=())
+    world: Observed = replace(seen, refusals=())
+    if isinstance(world, BrokerObserved):
+        world = replace(world, move_turn=True)
     steps: list[Step] = []
+    passed_s = 0
     for turn in range(LIMIT):
-        actions = planner(world, now + dt.timedelta(seconds=turn))
+        actions = planner(world, now + dt.timedelta(seconds=turn + passed_s))
         status = next(
             (action.status for action in actions if isinstance(action, act.WriteStatus)),
             world.live_status,
@@ -177,11 +182,20 @@ def foresee(
             following = after(following, action, rolls)
             steps += _described(before, following, action, gap_ms)
         if following == world:
-            return _ended(steps, status)
+            wait_s = _wait_s(status) if later and not passed_s else 0
+            if not wait_s:
+                return _ended(steps, status)
+            passed_s = wait_s
         world = following
     return Foresight(
         tuple(steps), waits="CutOff", message=f"More than {LIMIT} turns; the rest is not shown."
     )
+
+
+def _wait_s(status: Body | None) -> int:
+    """The seconds after which a mastership moves if nothing else happens; 0 for none that does."""
+    told = (status or {}).get("preferredMaster") or {}
+    return int(told["waitSeconds"]) + 1 if told.get("state") == "Waiting" else 0
 
 
 def _condition(status: Body | None, name: str) -> Body | None:
@@ -257,6 +271,8 @@ def _of_declaration(action: act.Declare) -> str:
     )
     if wish.listeners:
         text += f" Give clients addresses of listener {', '.join(sorted(wish.listeners))}."
+    if wish.preferred:
+        text += f" Prefer a master in zone {', then '.join(one.zone for one in wish.preferred)}."
     return text
 
 

@@ -35,6 +35,7 @@ _WORDS: dict[str, str] = {
     Reason.UNSAFE_FENCE: "Not fenced",
     Reason.VOLUME_EXPANSION_REFUSED: "Volumes not grown",
     Reason.SWITCHOVER_IN_PROGRESS: "Switching over",
+    Reason.MOVING_TO_ZONE: "Moving the master",
     Reason.PAUSED_BY_SPEC: "Paused",
     Reason.REPLICA_CATCHING_UP: "Catching up",
     Reason.LAST_IN_SYNC_REPLICA: "Catching up",

@@ -92,7 +92,8 @@ class ObservedGroup(msgspec.Struct, frozen=True):
 
         Only members that `in_sync` counts and whose pods are Ready qualify, but for the ordinals to
         `avoid`; among them the one with the least burden, by the name of its pod, where that is
-        given, then the one that is furthest ahead, then the lowest ordinal.
+        given, then one in a zone where the master is wished, then the one that is furthest ahead,
+        then the lowest ordinal.
         """
         in_sync = self.in_sync()
         candidates = []
@@ -105,8 +106,15 @@ class ObservedGroup(msgspec.Struct, frozen=True):
             if pod.ordinal in avoid or (below_ordinal is not None and pod.ordinal >= below_ordinal):
                 continue
             burden = burdens.get(pod.name, 0) if burdens else 0
-            candidates.append((burden, -member.max_offset, pod.ordinal, member))
-        return min(candidates, key=lambda c: c[:3])[3] if candidates else None
+            rank = self._rank(member)
+            candidates.append((burden, rank, -member.max_offset, pod.ordinal, member))
+        return min(candidates, key=lambda c: c[:4])[4] if candidates else None
+
+    def _rank(self, member: MemberView) -> int:
+        """The number of zones that are preferred to a member's, as declared."""
+        places = self.view.preferred or []
+        ranks = (n for n, place in enumerate(places) if member.broker_id in place.broker_ids)
+        return next(ranks, len(places))
 
     def at_ordinal(self, ordinal: int) -> MemberView | None:
         """The registered member in the pod with an ordinal."""

@@ -65,6 +65,9 @@ class PodView(msgspec.Struct, frozen=True):
         shards: how many shards it hosts, from the first on; None if it does not say.
         created: when it was; empty if it does not say.
         host_ip: the address of its node; None before it has one.
+        node: the name of its node; empty before it has one.
+        zone: the zone of its node; empty while it is not known.
+        ready_since: since when it is Ready; empty if it is not, or nobody says.
     """
 
     name: str
@@ -83,6 +86,9 @@ class PodView(msgspec.Struct, frozen=True):
     shards: int | None = None
     created: str = ""
     host_ip: str | None = None
+    node: str = ""
+    zone: str = ""
+    ready_since: str = ""
 
     def hosts(self, shard: str) -> bool:
         """Whether a member of this shard lives here, as far as the pod says."""
@@ -168,6 +174,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
         fronts: whether the cluster has a FrontGroup.
         neighbours: whether other BrokerGroups refer to the same quorum and stay.
         roll_turn: whether it may begin to restart pods; None if it need not wait for a turn.
+        move_turn: whether its mastership may move to a preferred zone now.
         volumes: the claims, while more is wished than their template has, and None when all of
             them are known to have it; before there is a StatefulSet, those that are left of an
             earlier one.
@@ -196,6 +203,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     refused_growth: dict[str, RefusedGrowth] = msgspec.field(default_factory=dict)
     image_wait: ImageWait | None = None
     roll_turn: RollTurn | None = None
+    move_turn: bool = False
 
     @property
     def uid(self) -> str:
@@ -349,12 +357,21 @@ def pod_view(body: Body) -> PodView:
         shards=_number(labels.get(names.LABEL_SHARDS)),
         created=meta.get("creationTimestamp") or "",
         host_ip=status.get("hostIP") or None,
+        node=(body.get("spec") or {}).get("nodeName") or "",
+        zone=labels.get(names.LABEL_ZONE) or "",
+        ready_since=_ready_since(status),
     )
 
 
 def _is_ready(status: Body) -> bool:
     conditions = status.get("conditions") or ()
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _ready_since(status: Body) -> str:
+    conditions = status.get("conditions") or ()
+    ready = (c for c in conditions if c.get("type") == "Ready" and c.get("status") == "True")
+    return next((c.get("lastTransitionTime") or "" for c in ready), "")
 
 
 def _has_node(body: Body) -> bool:

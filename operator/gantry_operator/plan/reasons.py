@@ -138,6 +138,10 @@ class Reason(StrEnum):
     SWITCHOVER_IN_PROGRESS = "SwitchoverInProgress", "The mastership is being moved on request."
     SWITCHOVER_COMPLETED = "SwitchoverCompleted", "The requested master was elected."
     SWITCHOVER_REFUSED = "SwitchoverRefused", "The request could not be carried out safely."
+    MOVING_TO_ZONE = (
+        "MovingToZone",
+        "The mastership moves to a replica in a zone of spec.preferredMaster.",
+    )
     RAISING_MINIMUM = (
         "RaisingMinimum",
         "A higher minInSyncReplicas counts once so many replicas are in sync; the old one holds.",

@@ -18,13 +18,16 @@ from gantry_operator.plan.actions import (
     SetFinalizer,
 )
 from gantry_operator.plan.listeners import advertised
+from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.plan.minimum import minimum_now
+from gantry_operator.plan.preferred import places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gantry_protocol.admin_bodies import PreferredPlace
+
     from gantry_operator.models import BrokerGroup
-    from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import Body, BrokerObserved, ObjectKey, Observed, PodView
     from gantry_operator.plan.workload import Workload
 
@@ -51,6 +54,7 @@ def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -
         min_in_sync_replicas=minimum_now(seen.view, group.spec.min_in_sync),
         route_address=address,
         listeners=advertised(seen, group),
+        preferred=_preferred(seen, group),
     )
     view = seen.view
     if isinstance(view, GroupView) and wished == _declared(view) and not view.retired:
@@ -77,7 +81,15 @@ def _declared(view: GroupView) -> GroupDeclaration | None:
         min_in_sync_replicas=view.min_in_sync_replicas,
         route_address=view.route_address,
         listeners=view.listeners,
+        preferred=view.preferred or [],
     )
+
+
+def _preferred(seen: BrokerObserved, group: BrokerGroup) -> list[PreferredPlace]:
+    """The zones that elections are to prefer; none before the controllers know the members."""
+    if not isinstance(seen.view, GroupView):
+        return []
+    return places(ObservedGroup(seen.view, seen.pods, seen.shard), group.spec.preferred_master)
 
 
 def route_address(seen: BrokerObserved, group: BrokerGroup) -> tuple[bool, str | None]:

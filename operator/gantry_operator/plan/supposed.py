@@ -165,7 +165,7 @@ def _replaced(seen: BrokerObserved | ControllerObserved, name: str) -> Observed:
         if kind == "StatefulSet" and name.startswith(f"{owner}-")
     )
     life = int(old.uid.rpartition("-")[2]) + 1 if old.uid.startswith("supposed-") else 0
-    new = _pod(made_by, name, old.ordinal, life)
+    new = replace(_pod(made_by, name, old.ordinal, life), node=old.node, zone=old.zone)
     seen = replace(seen, pods=tuple(new if pod.uid == old.uid else pod for pod in seen.pods))
     if isinstance(seen, BrokerObserved):
         return _with_views(seen, lambda shard, view: _restarted(view, old, new, shard))
@@ -230,6 +230,7 @@ def _declared(seen: BrokerObserved, view: Any, action: act.Declare) -> Any:
             sync_state_set=[],
             sync_state_set_epoch=0,
             has_others=seen.neighbours,
+            preferred=[],
         )
     declared = view.model_copy(
         update={
@@ -239,6 +240,7 @@ def _declared(seen: BrokerObserved, view: Any, action: act.Declare) -> Any:
             "route_address": wish.route_address,
             "listeners": wish.listeners,
             "retired": False,
+            "preferred": wish.preferred if view.preferred is not None else None,
         }
     )
     strangers = [pod for pod in seen.pods if pod.uid not in {m.pod_uid for m in view.members}]

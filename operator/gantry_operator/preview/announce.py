@@ -43,6 +43,7 @@ from gantry_operator.plan.supposed import after
 from gantry_operator.preview.reported import Reported
 from gantry_operator.reconcile.claims import Claims
 from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.zones import Zones
 from gantry_operator.settings import OperatorSettings
 
 if TYPE_CHECKING:
@@ -206,7 +207,13 @@ class _LiveImages:
 
 async def _observed(api: ReadOnlyApi, key: Key, cache: Cache) -> Observed | None:
     observer = Observer(
-        cache, Reported(cache), _NoSecrets(), Claims(api), _LiveImages(cache), directory_tiers=True
+        cache,
+        Reported(cache),
+        _NoSecrets(),
+        Claims(api),
+        _LiveImages(cache),
+        zones=Zones(api),
+        directory_tiers=True,
     )
     return await observer.observe(key)
 
@@ -229,6 +236,7 @@ async def _announced(api: ReadOnlyApi, key: Key, before: Cache, wished: Cache) -
             _suppose,
             gap_ms=gap_ms,
             rolls=lambda new, live: _rolls(new, live, rolled_from),
+            later=True,
         )
 
     course, approval = course_of(seen), ""

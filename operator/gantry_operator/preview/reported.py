@@ -86,6 +86,7 @@ class ReportedQuorum:
             sync_state_set_epoch=0,
             members=members,
             has_others=self._has_others(names.resource_of(name)),
+            preferred=[],
         )
 
     def _shard(

@@ -52,6 +52,8 @@ from gantry_operator.plan.observed import (
 from gantry_operator.plan.shards import view_of_all
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gantry_protocol.admin import FrontsView, GroupView, QuorumView
     from gantry_protocol.admin_client.outcomes import NotDeclared
 
@@ -108,6 +110,22 @@ class Turns(Protocol):
         ...
 
 
+class MoveTurns(Protocol):
+    """The turns of groups to move a master to a preferred zone."""
+
+    def turn_of(self, key: Key, body: Body) -> bool:
+        """Whether it is a group's."""
+        ...
+
+
+class PodZones(Protocol):
+    """The zones of pods that do not say them."""
+
+    async def complete(self, pods: Iterable[PodView]) -> tuple[PodView, ...]:
+        """The pods, with zones as far as anybody knows them."""
+        ...
+
+
 class MissingSecrets(Protocol):
     """The Secrets of quorums."""
 
@@ -126,6 +144,8 @@ class Observer:
         claims: of controllers' volumes, read live.
         fleet: which default image a group gets.
         rolls: whose turn it is to restart pods; None where nobody waits for one.
+        moves: whose turn it is to move a master to a preferred zone; None: nobody's.
+        zones: of pods that do not say theirs; None where nodes may not be read.
         directory_tiers: whether all pods see the same files.
         operator_namespace: where the operator's own pods are; empty outside a cluster.
     """
@@ -139,11 +159,15 @@ class Observer:
         fleet: Images,
         *,
         rolls: Turns | None = None,
+        moves: MoveTurns | None = None,
+        zones: PodZones | None = None,
         directory_tiers: bool = False,
         operator_namespace: str = "",
     ) -> None:
         self._cache = cache
         self._rolls = rolls
+        self._moves = moves
+        self._zones = zones
         self._directory = directory
         self._secrets = secrets
         self._claims = claims
@@ -177,6 +201,9 @@ class Observer:
         count = max(self._retired_shards(key, body), _shard_count(key, body, objects))
         shards = await self._shards(key, referred, count)
         pods = self._pods(key)
+        placed = group is not None and group.spec.preferred_master is not None
+        if placed and self._zones is not None:
+            pods = await self._zones.complete(pods)
         view = view_of_all(shards) if shards else await self._view(key, referred, key.name)
         return BrokerObserved(
             meta=Metadata.model_validate(body["metadata"]),
@@ -198,6 +225,7 @@ class Observer:
             fronts=bool(self._referring(FRONT_GROUP, key.namespace, referred)),
             neighbours=self._has_neighbours(key, referred),
             roll_turn=None if self._rolls is None else self._rolls.turn_of(key, body),
+            move_turn=placed and self._moves is not None and self._moves.turn_of(key, body),
             volumes=await self._volumes(
                 key, group, names.broker_statefulset(key.name), objects, pods
             ),

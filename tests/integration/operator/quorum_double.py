@@ -207,7 +207,7 @@ class FakeQuorum:
 
     def _declare(self, cluster: str, name: str, wish: Json) -> None:
         old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})
-        wish = {"listeners": {}} | wish
+        wish = {"listeners": {}, "preferred": []} | wish
         self.groups[name] = old | wish | {"cluster": cluster, "name": name, "retired": False}
         self.groups[name]["hasOthers"] = True
         self.metadata.declare(cluster, name)

@@ -113,6 +113,7 @@ ACCEPTED = [
     ("brokergroup", group(networkPolicy={"clientsFrom": [{"podSelector": {}}]}), None),
     ("brokergroup", group(shards=3, clients={"route": "Pod"}), group(shards=2)),
     ("brokergroup", group(shards=2), group(shards=3)),
+    ("brokergroup", group(preferredMaster={"zones": ["a", "b"]}), group()),
     *(
         (kind, make(clients=outside(plain), **tls), None)
         for kind, make in (("brokergroup", group), ("controllergroup", quorum))
@@ -165,6 +166,12 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
         for plain, tls in (((False,), {}), ((True, False), {}), ((False,), PERMISSIVE))
     ),
     ("brokergroup", "switchover moves", group(shards=3, switchover={"id": "a"}), None),
+    (
+        "brokergroup",
+        "preferredMaster is for one group",
+        group(shards=3, preferredMaster={"zones": ["a"]}),
+        None,
+    ),
     (
         "brokergroup",
         "forget names a member of one",
