@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests, one_edit
+from sim.mutants.mutant import Mutant, Seeds, UnitTests, one_edit
+from sim.mutants.planting import Edit
 
 _operator = one_edit("gantry_operator")
 _controller = one_edit("gantry_controller")
@@ -90,6 +91,19 @@ MUTANTS = (
         'or before.get(member.broker_id, "")',
         'or ""',
         "test_a_member_stays_where_it_was_declared_while_its_pod_is_not_seen",
+    ),
+    Mutant(
+        "a-master-never-moves-back",
+        "operator",
+        "a master stays where a failover has left it, whatever zone is wished",
+        (
+            Edit(
+                "gantry_operator.plan.preferred:_Case._move",
+                "PlanStep(Reason.MOVING_TO_ZONE, text, action)",
+                "None",
+            ),
+        ),
+        Seeds("product-zones", 1),
     ),
     _operator(
         "a-whole-zone-moves-at-once",

@@ -8,6 +8,7 @@ from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
 from sim.product.operated_kinds import GroupsRun, OperatorRun, OwnersRun, SleepersRun
 from sim.product.tier_kinds import FrontBucketRun, LosingRun, TierRun
+from sim.product.zone_kinds import ZonesRun
 
 RUNS: dict[str, type[kinds.ProductRun]] = {
     "product": kinds.ProductRun,
@@ -42,4 +43,5 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "owners": OwnersRun,
     "sleepers": SleepersRun,
     "fleet": FleetRun,
+    "zones": ZonesRun,
 }
