@@ -265,7 +265,7 @@ class GroupView(AdminView):
     messages, so that this one can be drained. ``queues``: of mapped topics that it takes messages
     for; ``queues_wished``: the same once all that move have moved. ``mastership``: how the last
     master came to be it, as far as the answering node knows. ``preferred`` is as it was declared;
-    None: the controllers are older than that.
+    None: not all controllers know of such places yet.
     """
 
     cluster: str

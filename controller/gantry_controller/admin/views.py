@@ -9,6 +9,7 @@ from gantry_protocol.admin import (
     TierView,
     WatchEvent,
 )
+from gantry_protocol.admin_bodies import PreferredPlace
 
 from gantry_controller.liveness.core import rules
 from gantry_controller.liveness.core.claims import RefusedClaim
@@ -116,8 +117,14 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         queues=queues,
         queues_wished=queues_wished,
         mastership=_mastership_view(group, watchman),
-        preferred=[] if wish is None else as_declared(wish.preferred),
+        preferred=_places(group, watchman),
     )
+
+
+def _places(group: BrokerGroup, watchman: Watchman) -> list[PreferredPlace] | None:
+    """What was declared; None for nothing while some controller may not know such places."""
+    places = () if group.declaration is None else group.declaration.preferred
+    return as_declared(places) if places or watchman.may_raise() else None
 
 
 def _mastership_view(group: BrokerGroup, watchman: Watchman) -> MastershipView | None:

@@ -59,6 +59,11 @@ _HOW_TO_KNOW = (
 )
 
 
+_NOT_KNOWN = (
+    "Not all controllers know zones of masters: finish their update, or wait until each is heard."
+)
+
+
 class Preference(msgspec.Struct, frozen=True):
     """The outcome of the rule at one moment.
 
@@ -85,7 +90,7 @@ def places(group: ObservedGroup, wish: PreferredMaster | None) -> list[Preferred
     """The declaration: which members live in which of the wished zones; empty without a wish.
 
     A member whose pod or zone is not seen now, as in a restart, stays where it was declared to be.
-    Nothing is declared to controllers that are older than this.
+    Nothing is declared before all controllers know such places.
     """
     view = group.view
     if wish is None or view.preferred is None:
@@ -135,7 +140,7 @@ def prefer(
     here = pod.zone if pod is not None else ""
     case = _Case(group, wish, here, old, _elected_since(group, previous), now)
     if group.view.preferred is None:
-        return case.says("Unknown", "The controllers are older than zones of masters: update them.")
+        return case.says("Unknown", _NOT_KNOWN)
     if pod is None or not here:
         name = pod.name if pod is not None else "the master"
         return case.says("Unknown", f"The zone of {name} is not known. {_HOW_TO_KNOW}")

@@ -64,6 +64,32 @@ class TestGroups:
         assert (status, refusal["error"]) == (409, "INVALID_REQUEST")
         assert "Not all controllers are of this version" in refusal["message"]
 
+    async def test_preferred_places_are_part_of_the_wish(self, admin: Api) -> None:
+        places = [{"zone": "b", "brokerIds": [1, 3]}, {"zone": "a", "brokerIds": []}]
+        assert (await admin.call("PUT", GROUP, WISH))[1]["preferred"] == []
+        wish = {**WISH, "preferred": places}
+        assert (await admin.call("PUT", GROUP, wish))[1]["preferred"] == places
+        index = admin.harness.quorum.index
+        await admin.call("PUT", GROUP, wish)
+        assert admin.harness.quorum.index == index
+        twice = [places[0], places[0]]
+        status, refusal = await admin.call("PUT", GROUP, {**WISH, "preferred": twice})
+        assert (status, refusal["error"]) == (409, "INVALID_REQUEST")
+        assert "A zone is preferred twice" in refusal["message"]
+
+    async def test_preferred_places_wait_for_the_last_controller(self, admin: Api) -> None:
+        """The view says so, too: who asks first declares everything else meanwhile."""
+        admin.harness.watchman.may_raise = lambda: False
+        assert (await admin.call("PUT", GROUP, WISH))[1]["preferred"] is None
+        places = [{"zone": "b", "brokerIds": [1]}]
+        status, refusal = await admin.call("PUT", GROUP, {**WISH, "preferred": places})
+        assert (status, refusal["error"]) == (409, "INVALID_REQUEST")
+        assert "Not all controllers are of this version" in refusal["message"]
+        admin.harness.watchman.may_raise = lambda: True
+        await admin.call("PUT", GROUP, {**WISH, "preferred": places})
+        admin.harness.watchman.may_raise = lambda: None
+        assert (await admin.call("GET", GROUP))[1]["preferred"] == places, "what is there is told"
+
     async def test_view_shows_record_and_hearsay(self, admin: Api) -> None:
         await admin.three_in_sync()
         admin.harness.heartbeat(
