@@ -14,6 +14,7 @@ _MASTER = "unit/broker/clients/test_drain.py::"
 _JUDGE = "unit/broker/clients/core/test_drain.py::"
 _OFFSETS = "unit/broker/clients/mapped/test_committed_later.py::"
 _PLAN = "unit/operator/test_plan_drain.py::"
+_DELETION = "unit/operator/test_plan_deletion.py::"
 
 MUTANTS = (
     _controller(
@@ -308,9 +309,38 @@ MUTANTS = (
         "drains",
         "a deletion waits for a consumer group that never comes",
         "plan.drain:is_awaited",
-        " or now >= _deadline(seen, seen.group)",
-        "",
+        "now >= _deadline(seen, seen.group)",
+        "False",
         UnitTests(f"{_PLAN}test_it_goes_at_the_deadline"),
+    ),
+    _operator(
+        "cut-loose-and-stopped",
+        "drains",
+        "pods that a deletion leaves to others are stopped once their reference is cut",
+        "plan.drain:are_pods_kept",
+        "return found is not None and seen.meta.uid not in owner_uids(found)",
+        "return False",
+        UnitTests(f"{_DELETION}test_pods_that_a_deletion_leaves_to_others_serve_on"),
+    ),
+    _operator(
+        "cut-loose-and-forgotten",
+        "drains",
+        "a group whose pods a deletion keeps is forgotten by the controllers",
+        "plan.deletion:_clean",
+        "if are_pods_kept(seen):",
+        "if False:",
+        UnitTests(f"{_DELETION}test_pods_that_a_deletion_leaves_to_others_serve_on"),
+    ),
+    _operator(
+        "cut-loose-by-a-late-watch",
+        "drains",
+        "a group whose pods a deletion keeps is retired where a watch is behind",
+        "reconcile.apply:Applier._are_pods_kept",
+        "return found is not None and seen.meta.uid not in owner_uids(found)",
+        "return False",
+        UnitTests(
+            "unit/operator/test_reconcile.py::test_a_group_that_a_deletion_has_cut_loose_is_not_retired"
+        ),
     ),
     _operator(
         "drain-holds-a-namespace",
