@@ -7,6 +7,7 @@ from typing import Any
 
 from gantry_protocol.bodies.route import MASTER_ID
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.sync_times import sync_times
 from gantry_protocol.remoting.access_metrics import access_metrics
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -234,6 +235,11 @@ class ProcessCollector(Collector):
             "gantry_broker_group_commits",
             "Group commits of single logs that these syncs covered.",
             sum(writer.jobs for writer in writers),
+        )
+        yield sync_times(
+            "gantry_broker_disk_sync_seconds",
+            "How long the syncs took that made log bytes durable, as the broker waits for them.",
+            [each for writer in writers for each in (writer.thread_times, writer.kernel.times)],
         )
         disk = self._shared.disk_space
         yield gauge(

@@ -28,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_protocol.process.sync_times import SyncTimes
+
 from gantry_broker.log.kernel_syncs import KernelSyncer, KernelSyncs, Syncer, settle
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class DiskWriter:
 
     Attributes:
         thread_syncs: wake-ups of the thread that made something durable.
+        thread_times: how long these took.
         jobs: group commits of single logs that all syncs covered.
         kernel: the syncs without the thread.
     """
@@ -56,6 +59,7 @@ class DiskWriter:
     def __init__(self, directory: Path, syncer: Callable[[], Syncer] = KernelSyncer) -> None:
         """Starts the thread."""
         self.thread_syncs = 0
+        self.thread_times = SyncTimes()
         self.jobs = 0
         self.kernel = KernelSyncs(syncer, self._finish, _post)
         self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -188,7 +192,9 @@ class DiskWriter:
         self.jobs += len(batch)
         with _paused(batch):
             files = sum(len(writer.ranges) for writer in batch)
+            begun_s = time.monotonic()
             self._sync(batch, files, lambda writer: writer.sync_ranges())
+            self.thread_times.note(time.monotonic() - begun_s)
             for writer in batch:
                 writer.guarded(writer.note_flushed)
         with self._condition:

@@ -13,12 +13,14 @@ import asyncio
 import os
 import select
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.process import log
+from gantry_protocol.process.sync_times import SyncTimes
 
 if TYPE_CHECKING:
     from gantry_broker.log.writer import FlushJob, Writer
@@ -117,6 +119,7 @@ class KernelSyncs:
 
     Attributes:
         syncs: how many were handed over.
+        times: how long those took that have ended, until it was taken in.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class KernelSyncs:
     ) -> None:
         """No syncer yet."""
         self.syncs = 0
+        self.times = SyncTimes()
         self._make = make
         self._finish = finish
         self._post = post
@@ -135,7 +139,7 @@ class KernelSyncs:
         self._loop: asyncio.AbstractEventLoop | None = None
         # One at a time waits for an end and takes it in: two would take them from each other.
         self._reaping = threading.Lock()
-        self._under_way: set[Writer] = set()
+        self._under_way: dict[Writer, float] = {}  # since when, by the monotonic clock
         self._done: list[FlushJob] = []  # finished by the present reaping
 
     @property
@@ -159,10 +163,10 @@ class KernelSyncs:
         try:
             if self._syncer is None:
                 self._syncer = self._make()
-            self._under_way.add(writer)
+            self._under_way[writer] = time.monotonic()
             self._syncer.submit(descriptor, partial(self._ended, writer))
         except OSError as error:
-            self._under_way.discard(writer)
+            self._under_way.pop(writer, None)
             self._refused(error)
             return False
         if self._loop is None:
@@ -227,7 +231,7 @@ class KernelSyncs:
 
     def _ended(self, writer: "Writer", error: OSError | None) -> None:
         self._done.append(self._finish(writer, error))
-        self._under_way.remove(writer)
+        self.times.note(time.monotonic() - self._under_way.pop(writer))
 
 
 def _unwatch(loop: asyncio.AbstractEventLoop, syncer: Syncer) -> None:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from aiohttp import web
 from gantry_protocol.admin import ErrorView, SnapshotView
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.sync_times import sync_times
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -96,6 +97,11 @@ class SnapshotMetrics(Collector):
             "log_bytes_since_snapshot", "Applied log behind the newest snapshot.", stats.log_bytes
         )
         yield _gauge("log_file_bytes", "Size of the log's files.", self._node.log_file_bytes)
+        yield sync_times(
+            PREFIX + "disk_sync_seconds",
+            "How long the log's disk took to make a batch durable.",
+            [self._node.disk_sync_times],
+        )
         yield _gauge(
             "disk_silent_seconds",
             "How long the log's disk has owed a confirmation without any.",

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from gantry_protocol.errors import EXIT_INTERNAL, GantryError
+from gantry_protocol.process.sync_times import SyncTimes
 
 from gantry_controller.node.options import NodeOptions
 from gantry_controller.raft.core import Ready
@@ -30,6 +31,9 @@ class Disk:
         options: where the log is.
         durable: called on the loop with the newest batch that is durable.
         failed: called on the loop when the disk fails; nothing is confirmed any more.
+
+    Attributes:
+        sync_times: how long the disk took for each batch.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class Disk:
         failed: Callable[[Exception], None],
     ) -> None:
         self._options = options
+        self.sync_times = SyncTimes()
         self._tell_durable = durable
         self._tell_failed = failed
         self._loop: asyncio.AbstractEventLoop
@@ -60,7 +65,10 @@ class Disk:
         self._loop = asyncio.get_running_loop()
         wal, found = await asyncio.to_thread(self._open_wal)
         self._writer = WalWriter(
-            wal, durable=self._in_thread_durable, failed=self._in_thread_failed
+            wal,
+            durable=self._in_thread_durable,
+            failed=self._in_thread_failed,
+            times=self.sync_times,
         )
         self._writer.start()
         return found

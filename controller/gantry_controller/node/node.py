@@ -95,6 +95,7 @@ class RaftNode:
         self._ticker = Ticker(self._arm)
         self._after_persist = AfterPersist()
         self._disk = Disk(options, durable=self._on_durable, failed=self._fail)
+        self.disk_sync_times = self._disk.sync_times
         self.snapshots = Snapshots(options, machine, news=self._arm, failed=self._fail)
         self.traffic = SnapshotTraffic(
             options,

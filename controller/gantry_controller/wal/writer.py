@@ -8,9 +8,12 @@ A disk that fails ends the thread: ``failed`` is called once and nothing is conf
 owner must end the process, because memory and disk no longer agree on what is durable.
 """
 
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+
+from gantry_protocol.process.sync_times import SyncTimes
 
 from gantry_controller.wal.format import Write
 from gantry_controller.wal.wal import Wal
@@ -23,6 +26,7 @@ class WalWriter:
         wal: the log; nobody else may use it from now on.
         durable: called in the thread with the newest ticket that is durable.
         failed: called in the thread when the disk fails.
+        times: where the thread notes how long each batch took; anybody may read them.
     """
 
     def __init__(
@@ -31,8 +35,10 @@ class WalWriter:
         *,
         durable: Callable[[int], None],
         failed: Callable[[OSError], None],
+        times: SyncTimes | None = None,
     ) -> None:
         self.batches = 0  # syncs so far; written by the thread, read by anybody
+        self._times = SyncTimes() if times is None else times
         self.log_bytes = wal.size_bytes  # likewise
         self._wal = wal
         self._durable = durable
@@ -68,7 +74,9 @@ class WalWriter:
         items += [self._queue.get() for _ in range(self._queue.qsize())]
         work = [item for item in items if item is not None]
         if work:
+            begun_s = time.monotonic()
             self._wal.append([write for _, write in work])
+            self._times.note(time.monotonic() - begun_s)
             self.batches += 1
             self.log_bytes = self._wal.size_bytes
             self._durable(work[-1][0])

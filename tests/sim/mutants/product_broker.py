@@ -546,6 +546,15 @@ MUTANTS = (
         ),
     ),
     _mutant(
+        "kernel-syncs-take-no-time",
+        "broker log",
+        "the figure of a disk leaves out the syncs that most sends wait for",
+        "log.kernel_syncs:KernelSyncs._ended",
+        "self.times.note(time.monotonic() - self._under_way.pop(writer))",
+        "self._under_way.pop(writer)",
+        UnitTests("unit/broker/log/test_kernel_syncs.py::test_the_kernel_syncs_what_grows"),
+    ),
+    _mutant(
         "serves-what-an-earlier-epoch-was-given",
         "routing",
         "a send that waited here for a former master is stored a second time",

@@ -84,6 +84,7 @@ async def test_the_kernel_syncs_what_grows(tmp_path: Path) -> None:
         await flushed(*opened)
         assert all(log.flushed == log.end for log in opened)
     assert (disk.thread_syncs, disk.kernel.syncs, disk.jobs) == (3, 12, 15)
+    assert (sum(disk.thread_times.counts), sum(disk.kernel.times.counts)) == (3, 12)
     assert disk.kernel.is_used
     for log in opened:
         log.close()

@@ -12,6 +12,7 @@ from gantry_controller.raft.messages import EntryKind, HardState, make_entry
 from gantry_controller.wal.format import Write
 from gantry_controller.wal.wal import Wal
 from gantry_controller.wal.writer import WalWriter
+from gantry_protocol.process.sync_times import SyncTimes
 from gantry_protocol.types import Index, Term
 
 
@@ -21,6 +22,9 @@ def write(index: int) -> Write:
 
 
 WALS: list[SlowWal] = []
+
+
+TIMES = SyncTimes()
 
 
 class SlowWal(Wal):
@@ -58,12 +62,13 @@ def slow_writer(
     WALS.append(wal)
     durable: list[int] = []
     failed: list[OSError] = []
-    writer = WalWriter(wal, durable=durable.append, failed=failed.append)
+    writer = WalWriter(wal, durable=durable.append, failed=failed.append, times=TIMES)
     writer.start()
     return writer, wal, durable, failed
 
 
 def test_what_arrives_during_a_sync_is_the_next_batch(tmp_path: Path) -> None:
+    before = sum(TIMES.counts)
     writer, wal, durable, failed = slow_writer(tmp_path)
     writer.submit(1, write(1))
     assert wal.entered.acquire(timeout=10)
@@ -76,6 +81,7 @@ def test_what_arrives_during_a_sync_is_the_next_batch(tmp_path: Path) -> None:
     assert durable == [1, 6]
     assert failed == []
     assert writer.batches == 2
+    assert sum(TIMES.counts) == before + 2
     _, found = Wal.open(tmp_path)
     assert [entry.index for entry in found.entries] == [1, 2, 3, 4, 5, 6]
 
