@@ -1,11 +1,12 @@
 """Port forwarding as the API server and the kubelet do it with WebSockets, to this machine's ports.
 
-Every pod's loopback address is that of this machine.
+Every pod's loopback address is that of this machine, unless `pods` names another for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from aiohttp import WSMsgType, web
 
@@ -14,7 +15,9 @@ DATA, ERROR = 0, 1
 CHUNK_BYTES = 32 * 1024
 
 
-async def forward(request: web.Request) -> web.StreamResponse:
+async def forward(
+    request: web.Request, pods: Mapping[str, str] | None = None
+) -> web.StreamResponse:
     """GET …/portforward?ports=PORT"""
     (port,) = [int(text) for text in request.query.getall("ports")]
     socket = web.WebSocketResponse(protocols=(PROTOCOL,))
@@ -23,7 +26,8 @@ async def forward(request: web.Request) -> web.StreamResponse:
     for channel in (DATA, ERROR):
         await socket.send_bytes(bytes([channel]) + port.to_bytes(2, "little"))
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        host = (pods or {}).get(request.path.split("/")[-2], "127.0.0.1")
+        reader, writer = await asyncio.open_connection(host, port)
     except OSError as error:
         await socket.send_bytes(bytes([ERROR]) + f"an error occurred forwarding: {error}".encode())
         await socket.close()

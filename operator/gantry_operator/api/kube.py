@@ -8,6 +8,7 @@ does that, per key and with a back-off.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from gantry_operator import names
 from gantry_operator.api.errors import Unavailable, error_of
 from gantry_operator.api.kinds import POD, TEMPLATED
-from gantry_operator.api.port_forward import PROTOCOL, ForwardedAnswer, ask
+from gantry_operator.api.port_forward import PROTOCOL, ForwardedAnswer, Passage, ask, passage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -170,26 +171,46 @@ class KubeApi:
         self, namespace: str, pod: str, port: int, path: str, *, bytes_max: int
     ) -> bytes:
         """The body of an answer to GET from a port of a pod; see `SupportApi`."""
-        place = POD.path(namespace, pod, "portforward")
         what = f"GET {path} of pod {namespace}/{pod}"
+        try:
+            async with (
+                asyncio.timeout(REQUEST_TIMEOUT_S),
+                self._forwarded(namespace, pod, port, what) as forwarded,
+            ):
+                return await ask(forwarded, path, ForwardedAnswer(what, bytes_max))
+        except TimeoutError as error:
+            message = f"{what} had no answer within {REQUEST_TIMEOUT_S:.0f} s"
+            raise Unavailable(0, "Timeout", message) from error
+
+    @contextlib.asynccontextmanager
+    async def pass_to_port(
+        self, namespace: str, pod: str, port: int
+    ) -> AsyncGenerator[Passage, None]:
+        """A way to a port of a pod; see `SupportApi`. The caller bounds the time."""
+        what = f"port {port} of pod {namespace}/{pod}"
+        async with (
+            self._forwarded(namespace, pod, port, what) as forwarded,
+            passage(forwarded, what) as way,
+        ):
+            yield way
+
+    @contextlib.asynccontextmanager
+    async def _forwarded(
+        self, namespace: str, pod: str, port: int, what: str
+    ) -> AsyncGenerator[aiohttp.ClientWebSocketResponse, None]:
+        place = POD.path(namespace, pod, "portforward")
         query = {"ports": str(port)}
         _, url, headers, *_ = await self._request("GET", place, None, query, _JSON)
         rest = self._client.rest_client
         if rest.pool_manager is None:
             rest.pool_manager = rest._create_pool_manager()  # noqa: SLF001 -- as its own WsApiClient
         try:
-            async with (
-                asyncio.timeout(REQUEST_TIMEOUT_S),
-                rest.pool_manager.ws_connect(
-                    url, headers=headers, protocols=(PROTOCOL,), proxy=rest.proxy
-                ) as forwarded,
-            ):
-                return await ask(forwarded, path, ForwardedAnswer(what, bytes_max))
+            async with rest.pool_manager.ws_connect(
+                url, headers=headers, protocols=(PROTOCOL,), proxy=rest.proxy
+            ) as forwarded:
+                yield forwarded
         except aiohttp.WSServerHandshakeError as error:
             raise error_of(error.status, b"", error.headers or {}) from error
-        except TimeoutError as error:
-            message = f"{what} had no answer within {REQUEST_TIMEOUT_S:.0f} s"
-            raise Unavailable(0, "Timeout", message) from error
         except aiohttp.ClientError as error:
             raise Unavailable(0, "NoConnection", f"{what}: {error}") from error
 

@@ -11,8 +11,10 @@ from gantry_operator import names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from gantry_operator.api.kinds import Kind
+    from gantry_operator.api.port_forward import Passage
 
 Body = dict[str, Any]
 
@@ -66,6 +68,18 @@ class SupportApi(ReadOnlyApi, Protocol):
             port: where it listens.
             path: with the query.
             bytes_max: of the answer, with its head; a larger one is an error.
+        """
+        ...
+
+    def pass_to_port(
+        self, namespace: str, pod: str, port: int
+    ) -> AbstractAsyncContextManager[Passage]:
+        """A way to what listens on the loopback address in a pod, for any protocol.
+
+        Args:
+            namespace: of the pod.
+            pod: its name.
+            port: where it listens.
         """
         ...
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from gantry_operator.api.errors import ApiError, Denied, NotFound
 from gantry_operator.api.kinds import Kind
+from gantry_operator.api.port_forward import Passage
 
 Body = dict[str, Any]
 
@@ -87,6 +89,11 @@ class FakeSupport:
             raise NotFound(404, "NotFound", f"{namespace}/{pod}")
         assert len(self.answers[pod]) <= bytes_max
         return self.answers[pod]
+
+    def pass_to_port(
+        self, namespace: str, pod: str, port: int
+    ) -> AbstractAsyncContextManager[Passage]:
+        raise NotFound(404, "NotFound", f"{namespace}/{pod}")
 
     def _may(self, kind: Kind) -> None:
         if kind.plural in self.denied:
