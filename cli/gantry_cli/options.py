@@ -46,6 +46,11 @@ def nameserver_option(command: CommandT) -> CommandT:
     return _credentials_options(_nameserver_option(command))
 
 
+def client_options(command: CommandT) -> CommandT:
+    """The options of a client that is told by other means where to go: who it is, and its TLS."""
+    return _credentials_options(tls_options(command))
+
+
 def _credentials_options(command: CommandT) -> CommandT:
     """`--access-key`, `--secret-key-file`: kept in the context, where `credentials` finds them."""
     access_key = click.option(

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import signal
+import sys
 import tarfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.process.sync_times import SyncTimes, sync_times
 from integration.operator.operator_world import World
 from integration.operator.test_announced import gantry, writes
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+from support import api_faults
+from support.port_forward import forward
+from unit.operator.test_probe import Broker, listening
 
 SECRET = "hunter2-of-a-sidecar"
 
@@ -153,3 +165,105 @@ async def test_a_doctor_looks_at_a_running_group(world: World) -> None:
         code, _, error = await gantry(world, "doctor", "nobody")
         assert code != 0
         assert "There is no group nobody in namespace default" in error
+
+
+class Disks(Collector):
+    """Brokers' and controllers' metrics, as of a process whose syncs took 3 ms."""
+
+    def __init__(self) -> None:
+        self.times = SyncTimes()
+
+    def collect(self):  # type: ignore[no-untyped-def]
+        for component in ("broker", "controller"):
+            yield sync_times(f"gantry_{component}_disk_sync_seconds", "Text.", [self.times])
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, disks: Disks
+) -> AsyncIterator[None]:
+    """All pods' ports lead to a broker and a page of metrics; no port of the machine is asked."""
+    registry = CollectorRegistry()
+    registry.register(disks)
+
+    async def metrics(_: web.Request) -> web.Response:
+        for _ in range(60):
+            disks.times.note(0.003)
+        return web.Response(body=generate_latest(registry))
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with listening(broker) as port:
+        ports = {"10911": port, "10910": port}
+
+        async def lead(request: web.Request) -> web.StreamResponse:
+            (given,) = request.query.getall("ports")
+            there = ports.get(given, runner.addresses[0][1])
+            return await forward(request.clone(rel_url=request.rel_url.with_query(ports=there)))
+
+        monkeypatch.setattr(api_faults, "forward", lead)
+        yield
+    await runner.cleanup()
+
+
+async def test_a_probe_asks_pods_and_writes_nothing_into_the_api_server(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker()
+    async with world.operator(), answering(monkeypatch, broker, Disks()):
+        await world.up()
+        written = writes(world)
+        code, out, error = await gantry(world, "doctor", "orders")
+        assert (code, error, broker.asked) == (1, "", []), "without --probe nobody is asked"
+        code, out, error = await gantry(
+            world, "doctor", "orders", "--probe", "--probe-window", "0", "-o", "json"
+        )
+        found = [json.loads(line) for line in out.splitlines()]
+        (send,) = [one["message"] for one in found if one["check"] == "send"]
+        assert "; it was read " in send, send
+        disks = [one["message"] for one in found if one["check"] == "syncs"]
+        assert len(disks) == 6
+        assert all("at most 5 ms, of " in one for one in disks), disks
+        assert "Reading the metrics of 6 pods\nSending one message to orders" in error
+        assert broker.codes().count(RequestCode.SEND_MESSAGE_V2) == 1
+        assert written == []
+
+
+async def test_a_probe_is_ended_by_ctrl_c(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.operator(), answering(monkeypatch, Broker(), Disks()):
+        await world.up()
+        command = ("doctor", "orders", "--probe", "--probe-window", "600")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "gantry_cli", "kube", *command, "--kubeconfig", str(world.kubeconfig)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stderr is not None
+        while b"Waiting" not in (line := await process.stderr.readline()):
+            assert line, "it ended by itself"
+        process.send_signal(signal.SIGINT)
+        out, error = await process.communicate()
+        assert (process.returncode != 0, out) == (True, b""), "half of a diagnosis is none"
+        assert b"Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("nobody", "--probe"), "There is no group nobody in namespace default"),
+        (("orders", "--probe", "--probe-window", "-1"), "is not in the range 0<=x<=600"),
+        (("orders", "--probe", "--access-key", "alice"), "need each other: give both"),
+        (("orders", "--probe", "--tls-ca-file", "/nowhere"), "/nowhere"),
+    ],
+)
+async def test_a_probe_with_bad_input_is_one_sentence(
+    world: World, args: tuple[str, ...], sentence: str
+) -> None:
+    code, out, error = await gantry(world, "doctor", *args)
+    assert (code != 0, out) == (True, "")
+    assert sentence in error
+    assert "Traceback" not in error

@@ -11,6 +11,9 @@ _LOGS = "unit/operator/test_group_logs.py::"
 _DOCTOR = "unit/operator/test_doctor.py::test_what_is_amiss_is_told_with_what_to_do"
 _DECISIONS = "unit/operator/test_decisions.py::"
 _REPLAY = "unit/operator/test_replay.py::"
+_FIGURES = "unit/operator/test_sync_figures.py::"
+_PROBE = "unit/operator/test_probe.py::"
+_CHECKS = "unit/operator/test_checks_probe.py::"
 _AREA = "support"
 
 
@@ -202,5 +205,93 @@ MUTANTS = (
         "while whole.read(CHUNK_BYTES):",
         "while False:",
         f"{_REPLAY}test_a_file_that_is_cut_off",
+    ),
+    _bug(
+        "half-of-them-for-p99",
+        "a disk that is slow at every tenth sync counts as quick",
+        "support.sync_figures:Buckets.p99_s",
+        "math.ceil(RANK * self.count)",
+        "math.ceil(self.count / 2)",
+        f"{_FIGURES}test_99_of_100_are_within_the_bound",
+    ),
+    _bug(
+        "window-of-two-processes",
+        "a process that began anew between two readings is measured by what it never did",
+        "support.sync_figures:_between",
+        "counts[0] >= 0 and counts == sorted(counts)",
+        "True",
+        f"{_FIGURES}test_two_readings",
+    ),
+    _bug(
+        "p99-of-three-syncs",
+        "a figure of an idle disk rests on hardly anything",
+        "support.sync_figures:figure",
+        "within >= SYNCS_MIN",
+        "within",
+        f"{_FIGURES}test_two_readings",
+    ),
+    _bug(
+        "slow-disk-is-well",
+        "a disk that holds every send up counts as well",
+        "support.checks_probe:syncs",
+        "if found.p99_s > SYNC_WARN_S:",
+        "if False:",
+        f"{_CHECKS}test_syncs",
+    ),
+    _bug(
+        "way-counts-as-the-broker",
+        "a user on another continent is told that his brokers are slow",
+        "support.checks_probe:trip",
+        "found.sent_s - (found.way_s or 0.0)",
+        "found.sent_s",
+        f"{_CHECKS}test_a_message",
+    ),
+    _bug(
+        "any-message-is-the-probes",
+        "a message is told to be read though another one stands in its place",
+        "support.round_trip:_Trip._read",
+        "one.queue_offset == offset and one.body == self._body",
+        "one.queue_offset == offset",
+        f"{_PROBE}test_another_message_at_its_place_is_no_way_back",
+    ),
+    _bug(
+        "probe-sends-though-refused",
+        "a probe sends although it was told that it may not",
+        "support.round_trip:_Trip._measure_way",
+        "if answer.code == ResponseCode.NO_PERMISSION:",
+        "if False:",
+        f"{_PROBE}test_who_may_not_ask_sends_nothing",
+    ),
+    _bug(
+        "lost-answer-taken-for-nothing",
+        "a message whose answer was lost is told not to be there",
+        "support.round_trip:_Trip._send_and_read",
+        "self._is(stored=True)",
+        "self._is(stored=False)",
+        f"{_PROBE}test_a_send_without_an_answer_may_be_stored_and_is_not_repeated",
+    ),
+    _bug(
+        "broken-way-without-a-reason",
+        "a probe does not tell that nobody listens there, and calls the pod silent",
+        "api.port_forward:Passage.problem",
+        "return error if isinstance(error, Unavailable) else None",
+        "return None",
+        f"{_PROBE}test_a_port_where_nobody_listens",
+    ),
+    _bug(
+        "sleepers-are-probed",
+        "a hibernated group is told to fail",
+        "support.probe:planned",
+        "if case.asleep:",
+        "if False:",
+        f"{_PROBE}test_a_group_that_sleeps_is_left_alone",
+    ),
+    _bug(
+        "message-to-a-pod-that-goes",
+        "a probe fails because of a pod that is being deleted",
+        "support.probe:_is_ready",
+        'is_ready and not pod["metadata"].get("deletionTimestamp")',
+        "is_ready",
+        f"{_PROBE}test_a_pod_that_is_not_ready_or_about_to_go_takes_no_message",
     ),
 )
