@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from gantry_proxy.calls import Masters
     from gantry_proxy.rpc import Call
 
+Routed = Callable[[GroupQueues, str], dict[str, str]]
+
 DEFAULT_TOPIC, DEFAULT_QUEUES = "TBW102", 8
 SEND_S = 3.0  # where a client does not say
 MARGIN_S = 0.1  # for the way back
@@ -71,16 +74,26 @@ class Producing:
         Raises:
             CallRefused: see ``core.outgoing``, or it was not stored.
         """
+        return await self.store(wanted, call)
+
+    async def store(self, wanted: Any, call: Call, routed: Routed | None = None) -> Any:
+        """The same.
+
+        Args:
+            wanted: the request.
+            call: its call.
+            routed: is told the group and the topic before the first try, and gives fields that go
+                with each; None for nobody.
+        """
         messages = outgoing(wanted.messages, call.peer, _now_ms())
         topic = messages[0].topic
         group, queue_id = await self._place(topic, messages[0].message_group)
         by_number = bool(group.mapped and messages[0].message_group)
+        fields = call.behalf if routed is None else call.behalf | routed(group, topic)
         response = SendMessageResponse()
         answer = await self._masters.call(
             group.address,
-            lambda: _request(
-                messages, group.broker_name, queue_id, call.behalf, by_number=by_number
-            ),
+            lambda: _request(messages, group.broker_name, queue_id, fields, by_number=by_number),
             within_s(call),
         )
         if answer.code not in STORED:
@@ -198,7 +211,7 @@ def _request(
     messages: list[Outgoing],
     broker_name: str,
     queue_id: int,
-    behalf: dict[str, str],
+    fields: dict[str, str],
     *,
     by_number: bool,
 ) -> RemotingCommand:
@@ -219,7 +232,7 @@ def _request(
         batch=is_batch,
         broker_name=broker_name,
     )
-    ext = to_ext(header) | behalf
+    ext = to_ext(header) | fields
     if not is_batch:
         command = request(RequestCode.SEND_MESSAGE_V2, ext, first.body)
         return replace(command, language="JAVA", version=STATIC_SINCE) if by_number else command

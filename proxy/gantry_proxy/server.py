@@ -6,6 +6,7 @@ that wait for messages end with nothing.
 
 from __future__ import annotations
 
+import platform
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from gantry_protocol.remoting.access_metrics import access_metrics
 from gantry_protocol.remoting.admission import signed
 from gantry_protocol.remoting.known_users import KnownUsers
 from gantry_protocol.tls.process import Tls, TlsCollector
+from gantry_protocol.tracing.export import TracingCollector, span_export
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
@@ -38,6 +40,7 @@ from gantry_proxy.producing import Producing
 from gantry_proxy.pulling import Pulling
 from gantry_proxy.renewing import Renewals
 from gantry_proxy.service import Routing, methods
+from gantry_proxy.traced_sends import TracedProducing
 
 if TYPE_CHECKING:
     import asyncio
@@ -79,7 +82,14 @@ class ProxyServer:
         self.lites = Lites(self.masters, self.clients)
         self.checking = Checking(self.masters, self.clients, self.lites)
         self.renewals = Renewals(self.masters, self.clients.is_there)
-        self.producing = Producing(self.masters)
+        self._spans = span_export(
+            settings.tracing_endpoint, "gantry-proxy", settings.cluster, platform.node()
+        )
+        self.producing = (
+            Producing(self.masters)
+            if self._spans is None
+            else TracedProducing(self.masters, self._spans, settings.tracing_ratio)
+        )
         self.consuming = Consuming(self.masters, self.renewals)
         self.pulling = Pulling(self.masters)
         self._is_leaving = False
@@ -96,6 +106,10 @@ class ProxyServer:
             registry = CollectorRegistry()
             registry.register(ProxyCollector(self))
             registry.register(TlsCollector(self.tls))
+            registry.register(TracingCollector(self._spans))
+            if self._spans is not None:
+                self._spans.start()
+                stack.push_async_callback(self._spans.stop)
             http = HttpServer(ready=self.ready, registry=registry)
             http.add_route("GET", "/status", self._status)
             self.http_port = await http.start(self.settings.bind, self.settings.http_port)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from gantry_protocol.errors import ResolveError
 from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.settings.tracing import TracedSends
 from gantry_protocol.tls.settings import TlsFiles
 from pydantic import Field, field_validator, model_validator
 
@@ -17,7 +18,7 @@ NAME_SERVER_PORT = 9876
 CONTROLLER_PORT = 9878
 
 
-class ProxySettings(TlsFiles):
+class ProxySettings(TracedSends, TlsFiles):
     """Everything a proxy can be told."""
 
     nameserver: list[str] = Field(

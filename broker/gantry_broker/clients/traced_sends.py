@@ -21,7 +21,13 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler
-from gantry_protocol.tracing.context import Parent, is_sampled, parent_in
+from gantry_protocol.tracing.context import (
+    TRACEPARENT,
+    Parent,
+    is_sampled,
+    parent_in,
+    parent_of,
+)
 from gantry_protocol.tracing.export import UNFINISHED, SpanExport
 
 from gantry_broker.clients.core.send_trace import Flushes, SendTrace
@@ -90,8 +96,9 @@ class OpenSends:
     def _arrived(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether a send that has just come is traced."""
         ext = request.ext or {}
+        nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None
         properties = ext.get(_PROPERTIES[0]) or ext.get(_PROPERTIES[1]) or ""
-        parent = parent_in(properties)
+        parent = nearest or parent_in(properties)
         if not is_sampled(parent, self._ratio, self._drawn()):
             return False
         now_ns = self.now_ns()

@@ -3,6 +3,9 @@
 RocketMQ's OpenTelemetry instrumentation puts `traceparent` among a message's properties. A parent
 decides whether its children are sampled; without one a ratio does. What is malformed counts as no
 parent: the one who wrote it is no worse off than without.
+
+A process of ours between a client and a master puts its own span into a field of the request that
+has the same name. It is nearer than the message's, and not stored.
 """
 
 import re
@@ -43,6 +46,11 @@ def parent_of(traceparent: str) -> Parent | None:
     if not trace_id or not span_id:
         return None
     return Parent(trace_id, span_id, bool(int(flags, 16) & _SAMPLED))
+
+
+def traceparent(trace_id: int, span_id: int) -> str:
+    """The text that names a span which is recorded."""
+    return f"00-{trace_id:032x}-{span_id:016x}-{_SAMPLED:02x}"
 
 
 def parent_in(properties: str) -> Parent | None:

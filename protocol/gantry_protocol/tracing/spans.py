@@ -22,6 +22,7 @@ class SpanKind(IntEnum):
 
     INTERNAL = 1
     SERVER = 2
+    CLIENT = 3
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
