@@ -56,11 +56,18 @@ class TracedProducing(Producing):
 
     async def send(self, wanted: Any, call: Call) -> Any:
         """SendMessage; see ``Producing.send``."""
+        trace = self._begun(wanted, call)
+        if trace is None:
+            return await super().send(wanted, call)
+        return await self._send_traced(wanted, call, trace)
+
+    def _begun(self, wanted: Any, call: Call) -> SendTrace | None:
+        """The trace of a send that has just come; None if it is not traced."""
         parent = parent_among(wanted.messages, call.metadata)
         if not is_sampled(parent, self._ratio, self._drawn()):
-            return await super().send(wanted, call)
+            return None
         parent = parent or Parent(random.getrandbits(128) or 1, 0, sampled=True)
-        trace = SendTrace(
+        return SendTrace(
             trace_id=parent.trace_id,
             span_id=random.getrandbits(64) or 1,
             parent_id=parent.span_id,
@@ -73,6 +80,7 @@ class TracedProducing(Producing):
             },
         )
 
+    async def _send_traced(self, wanted: Any, call: Call, trace: SendTrace) -> Any:
         def routed(group: GroupQueues, topic: str) -> dict[str, str]:
             trace.routed_ns = self._now_ns()
             trace.attributes["messaging.destination.name"] = topic

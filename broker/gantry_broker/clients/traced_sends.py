@@ -54,6 +54,8 @@ class OpenSends:
 
     Attributes:
         flushes: of the group's log.
+        group: the broker group.
+        watched: sends whose moments somebody else takes, and that need the syncs, too.
     """
 
     def __init__(
@@ -68,7 +70,8 @@ class OpenSends:
         self.now_ns = now_ns
         self._export = export
         self._ratio = ratio
-        self._group = group
+        self.group = group
+        self.watched = 0
         self._drawn = drawn
         self._open: dict[tuple[int, int], SendTrace] = {}  # the oldest first
 
@@ -82,7 +85,7 @@ class OpenSends:
     def _enter(
         self, handler: Handler, conn: Connection, request: RemotingCommand
     ) -> RemotingCommand | None:
-        if request.code not in SENDS or not self._arrived(conn, request):
+        if request.code not in SENDS or not self.arrived(conn, request):
             return handler(conn, request)
         try:
             answer = handler(conn, request)
@@ -93,7 +96,7 @@ class OpenSends:
             self.refused(conn, request, answer)
         return answer
 
-    def _arrived(self, conn: Connection, request: RemotingCommand) -> bool:
+    def arrived(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether a send that has just come is traced."""
         ext = request.ext or {}
         nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None
@@ -114,7 +117,7 @@ class OpenSends:
                 "messaging.operation.name": "SendMessage",
                 "messaging.message.body.size": len(request.body),
                 "network.peer.address": conn.peer.rpartition(":")[0],
-                "gantry.broker_group": self._group,
+                "gantry.broker_group": self.group,
             },
         )
         return True
@@ -144,18 +147,46 @@ class OpenSends:
         if trace is None:
             return
         trace.attributes["gantry.response_code"] = int(code)
+        self.finished(trace, None if code == _SUCCESS else remark or f"code {int(code)}")
+
+    def finished(self, trace: SendTrace, error: str | None) -> None:
+        """Nothing more comes: its spans are made."""
         flushed_ns = None if trace.end is None else self.flushes.when(trace.end)
-        error = None if code == _SUCCESS else remark or f"code {int(code)}"
         self._export.add(trace.spans(self.now_ns(), flushed_ns, error))
+
+    def lost(self, count: int) -> None:
+        """So many are answered elsewhere, and have no spans here."""
+        self._export.dropped[UNFINISHED] += count
+
+    def confirmed(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        unique_key: str | None,
+        outcome: SendOutcome,
+    ) -> bool:
+        """The log has told the outcome of a send; whether it is traced."""
+        trace = self.of(conn, request)
+        if trace is None:
+            return False
+        trace.confirmed_ns = self.now_ns()
+        if outcome.stored:
+            first = outcome.stored[0]
+            trace.end = outcome.stored[-1].end
+            trace.attributes["messaging.destination.partition.id"] = str(first.queue_id)
+            trace.attributes["messaging.batch.message_count"] = len(outcome.stored)
+        if unique_key is not None:
+            trace.attributes["messaging.message.id"] = unique_key
+        return True
 
     def flushed(self, end: int) -> None:
         """All of the log below ``end`` is on this broker's disk."""
-        if self._open:
+        if self._open or self.watched:
             self.flushes.note(end, self.now_ns())
 
     def close(self) -> None:
         """The mastership is over; what is open is answered by the next master."""
-        self._export.dropped[UNFINISHED] += len(self._open)
+        self.lost(len(self._open))
         self._open.clear()
 
 
@@ -189,19 +220,8 @@ class TracedSender(Sender):
         return answer
 
     def _ended(self, conn: Connection, request: RemotingCommand, *told: Any) -> None:
-        trace = self._sends.of(conn, request)
-        if trace is None:
-            super()._ended(conn, request, *told)
-            return
-        trace.confirmed_ns = self._sends.now_ns()
         *_, unique_key, _, outcome = told
-        assert isinstance(outcome, SendOutcome)
-        if outcome.stored:
-            first = outcome.stored[0]
-            trace.end = outcome.stored[-1].end
-            trace.attributes["messaging.destination.partition.id"] = str(first.queue_id)
-            trace.attributes["messaging.batch.message_count"] = len(outcome.stored)
-        if unique_key is not None:
-            trace.attributes["messaging.message.id"] = unique_key
+        is_traced = self._sends.confirmed(conn, request, unique_key, outcome)
         super()._ended(conn, request, *told)
-        self._sends.ended(conn, request, outcome.code, outcome.remark)
+        if is_traced:
+            self._sends.ended(conn, request, outcome.code, outcome.remark)

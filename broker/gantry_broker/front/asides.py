@@ -28,8 +28,10 @@ from gantry_broker.clients.plain_sends import PlainSender, is_plain, send_header
 from gantry_broker.clients.pull_asides import PullAsides, Serve, pull_header, take
 from gantry_broker.clients.pull_reads import PullReader
 from gantry_broker.clients.routing import Pipe
+from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.front.spread import SpreadStore
+from gantry_broker.front.traced_sends import TracedPlainSender
 from gantry_broker.front.view import FrontView
 from gantry_broker.remote.store import RemoteStore
 
@@ -46,6 +48,7 @@ class Asides:
         settings: of consumer groups.
         traffic: counts what goes through, for the master.
         spread: the same store, whose reads go to replicas, too; None reads at the master alone.
+        traced: sends that are traced; None traces none.
 
     Attributes:
         served: requests that were taken, ever.
@@ -60,13 +63,19 @@ class Asides:
         settings: Consumers,
         traffic: Traffic,
         spread: SpreadStore | None = None,
+        traced: OpenSends | None = None,
     ) -> None:
         """Nothing is under way."""
+        self._traced = traced
         self.served = 0
         self._view = view
         self._store = store
         self._epoch = epoch
-        self._sender = PlainSender(view, traffic, time.time)
+        self._sender = (
+            PlainSender(view, traffic, time.time)
+            if traced is None
+            else TracedPlainSender(traced, store, view, traffic, time.time)
+        )
         reader = PullReader(store if spread is None else spread, traffic)
         self.pulled = reader.pulled
         self._pulls = PullAsides(store, settings, reader)
@@ -79,6 +88,8 @@ class Asides:
     def close(self) -> None:
         """The store is lost: answer nothing more."""
         self._pulls.close()
+        if self._traced is not None:
+            self._traced.close()
 
     def forget(self, conn: Connection) -> None:
         """A client left."""

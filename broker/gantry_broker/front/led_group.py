@@ -20,6 +20,7 @@ from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import NO_TLS, Tls
+from gantry_protocol.tracing.export import SpanExport
 from gantry_protocol.types import Epoch
 
 from gantry_broker.clients.access import ClusterUsers, stand_before
@@ -27,6 +28,7 @@ from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
+from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.control.core.course import Course
 from gantry_broker.control.peers import ControllerPeers
@@ -76,9 +78,11 @@ class LedGroup:
         buckets: Buckets | None = None,
         tls: Tls = NO_TLS,
         access: ClusterUsers | None = None,
+        spans: SpanExport | None = None,
     ) -> None:
         """Nothing is opened before ``start``."""
         self.name = name
+        self._spans = spans
         self.port = 0
         self.course = Course()
         self._settings = settings
@@ -208,7 +212,9 @@ class LedGroup:
             store, cluster=self._settings.cluster, store_host=self.connection.store_host
         )
         spread = SpreadStore(store, self.replicas, self.shares)
-        self.asides = Asides(view, store, epoch, self._consumers, self._traffic, spread)
+        ratio = self._settings.tracing_ratio
+        traced = None if self._spans is None else OpenSends(self._spans, ratio, self.name)
+        self.asides = Asides(view, store, epoch, self._consumers, self._traffic, spread, traced)
         self.router.aside = self.asides.take
 
     def state_told(self, state: wire.State) -> None:

@@ -30,6 +30,7 @@ from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.tls.process import Tls, TlsCollector
+from gantry_protocol.tracing.export import TracingCollector, span_export
 from prometheus_client import CollectorRegistry
 
 from gantry_broker.clients.access import ClusterUsers
@@ -81,6 +82,9 @@ class FrontServer:
         self._tls = Tls(settings)
         self.access = ClusterUsers(settings.cluster, self.peers, self.key, may_wait=False)
         self.buckets = None if settings.tier_url is None else Buckets(settings, self._tls)
+        self._spans = span_export(
+            settings.tracing_endpoint, "gantry-front", settings.cluster, settings.name
+        )
         self._limits = fair_limits(descriptors_each=2)
         self._turns = Turns()
         self._digest = ""
@@ -111,6 +115,10 @@ class FrontServer:
         made.register(FilterCollector())
         made.register(TlsCollector(self._tls))
         made.register(MemberTlsCollector(self._member_tls))
+        made.register(TracingCollector(self._spans))
+        if self._spans is not None:
+            self._spans.start()
+            stack.push_async_callback(self._spans.stop)
         if self.buckets is not None:
             made.register(StoreCollector(lambda: self.buckets.calls if self.buckets else {}))
         http = HttpServer(ready=self.ready, registry=made)
@@ -267,6 +275,7 @@ class FrontServer:
             self.buckets,
             self._tls,
             self.access,
+            self._spans,
         )
         try:
             await group.start(index)

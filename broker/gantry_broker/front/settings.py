@@ -5,6 +5,7 @@ from typing import Annotated
 
 from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
+from gantry_protocol.settings.tracing import TracedSends
 from gantry_protocol.tls.settings import TlsSettings, demand_ca
 from pydantic import Field, field_validator, model_validator
 
@@ -19,7 +20,7 @@ STORE_PORT = 10914
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class FrontSettings(MemberTlsSettings, TlsSettings):
+class FrontSettings(TracedSends, MemberTlsSettings, TlsSettings):
     """Everything a front can be told."""
 
     name: str = Field(

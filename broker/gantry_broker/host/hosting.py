@@ -171,7 +171,8 @@ class HostedGroup(Watcher):
         self.router.member = self.group.writes
         self._ask_at_gate(shared.access)
         if self.stores is not None:
-            self.stores.add(self.name, StoreView(self.group, self._is_offered, self._moved))
+            served = StoreView(self.group, self._is_offered, self._moved)
+            self.stores.add(self.name, served, lambda: self._traced)
         self.group.failure.add_done_callback(self._group_failed)
 
     def _ask_at_gate(self, access: ClusterUsers) -> None:

@@ -123,10 +123,13 @@ class AppendRecords(msgspec.Struct, tag=8, frozen=True, array_like=True):
 
     Attributes:
         number: of the first; the others follow.
+        parents: of those that the front traces, by their place among the records: its span as a
+            `traceparent`. An older front names none, an older master looks at none.
     """
 
     number: int
     records: list[MessageRecord]
+    parents: dict[int, str] = {}
 
 
 class Appended(msgspec.Struct, tag=9, frozen=True, array_like=True):

@@ -10,6 +10,7 @@ the first word, and is of that group alone. One that says nothing for ``SILENCE_
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 from gantry_protocol.errors import WireError
@@ -20,6 +21,7 @@ from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 
+from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.ha.wire import Frame
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.link import StoreLink
@@ -48,6 +50,9 @@ class ServingHost(StoreHost, Protocol):
         """Its reads while it is a replica."""
 
 
+Traced = Callable[[], OpenSends | None]
+
+
 class StoreServer:
     """See the module.
 
@@ -68,6 +73,7 @@ class StoreServer:
         self.opened: Counter[str] = Counter()
         self.gate = KeyGate(key, Purpose.STORE, self._link)
         self._hosts: dict[str, ServingHost] = {}
+        self._traced: dict[str, Traced] = {}
         self._links: dict[StoreLink, str | None] = {}  # and the group; None before its Hello
         self._sessions: dict[str, dict[StoreLink, Session | ReadSession]] = {}
         self._listener: asyncio.Server | None = None
@@ -98,13 +104,15 @@ class StoreServer:
             self._ticks.cancel()
             await asyncio.gather(self._ticks, return_exceptions=True)
 
-    def add(self, name: str, host: ServingHost) -> None:
-        """Serve from the group ``name`` while it is a serving master."""
+    def add(self, name: str, host: ServingHost, traced: Traced = lambda: None) -> None:
+        """Serve from the group ``name`` while it is a serving master; ``traced`` are its sends."""
         self._hosts[name] = host
+        self._traced[name] = traced
 
     def remove(self, name: str) -> None:
         """The group takes part no more, or begins anew."""
         self._hosts.pop(name, None)
+        self._traced.pop(name, None)
         self.end(name, "this broker takes no part in its group now")
 
     def sessions(self, name: str) -> list[Session | ReadSession]:
@@ -157,7 +165,9 @@ class StoreServer:
         if hello.reads:
             session = ReadSession(host.reads, lambda message: link.send(wire.encode(message)))
         else:
-            session = Session(host, lambda message: link.send(wire.encode(message)))
+            session = Session(
+                host, lambda message: link.send(wire.encode(message)), self._traced[name]()
+            )
         self._links[link] = name
         self._sessions.setdefault(name, {})[link] = session
         _log.info("front is served", group=name, front=hello.address, peer=link.peer)

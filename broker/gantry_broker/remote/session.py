@@ -21,8 +21,10 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.topic_rules import check_target
+from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.clients.view import GroupView
 from gantry_broker.remote import messages as wire
+from gantry_broker.remote.traced_appends import TracedAppends
 from gantry_broker.store.contract import (
     GetResult,
     GetStatus,
@@ -74,13 +76,20 @@ class Session:
     Args:
         host: the group, which is the serving master.
         send: takes each message for the front.
+        traced: sends of this mastership that are traced; None traces none.
 
     Attributes:
         unanswered: requests, until they are answered.
     """
 
-    def __init__(self, host: StoreHost, send: Callable[[wire.FromStore], None]) -> None:
+    def __init__(
+        self,
+        host: StoreHost,
+        send: Callable[[wire.FromStore], None],
+        traced: OpenSends | None = None,
+    ) -> None:
         """Nothing is said before ``open``."""
+        self._traced = None if traced is None else TracedAppends(traced)
         self._host = host
         self._view = host.view
         self._store = host.view.store
@@ -108,6 +117,8 @@ class Session:
         """Answer and tell nothing more; what was appended goes its way."""
         self._ended = True
         self._unsubscribe()
+        if self._traced is not None:
+            self._traced.close()
 
     def tell_state(self, *, again: bool = False) -> None:
         """Say whether writes are accepted, if that is news or ``again``."""
@@ -144,6 +155,8 @@ class Session:
     def _append(self, message: wire.AppendRecords) -> None:
         """Append the sends of a frame in one go, unless something is wrong with one of them."""
         number, records = message.number, message.records
+        if message.parents and self._traced is not None:
+            self._traced.arrived(message)
         refusal = self._view.accepting_writes()
         if refusal is not None:
             self._tell(wire.Appended(number, len(records), refusal.code, refusal.remark, []))
@@ -162,6 +175,8 @@ class Session:
 
         try:
             self._store.append(records, done, once=self._number)
+            if self._traced is not None:
+                self._traced.appended(number, count)
         except RecordError as error:  # none is stored
             if count > 1:
                 self.unanswered -= count
@@ -200,8 +215,14 @@ class Session:
         return answer
 
     def _tell(self, message: wire.FromStore) -> None:
-        if not self._ended:
+        if self._ended:
+            return
+        if self._traced is None or not isinstance(message, wire.Appended):
             self._send(message)
+        else:
+            self._traced.confirmed(message)
+            self._send(message)
+            self._traced.answered(message)
 
     # ---- what happens
 

@@ -64,6 +64,7 @@ class RemoteStore:
         state: whether the storage process accepts writes; None before it has said so.
         appending_bytes: of records that wait for their outcome.
         refused: requests that were too many, ever.
+        parent: of what is appended next, where it is traced: a ``traceparent``; else empty.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class RemoteStore:
         self.state: wire.State | None = None
         self.appending_bytes = 0
         self.refused = 0
+        self.parent = ""
         self._offset = Offset(0)
         self._send = send
         self._send_later = send_later
@@ -115,9 +117,16 @@ class RemoteStore:
             and self._gathered_bytes <= GATHERED_BYTES
         ):
             gathered.records.append(record)
+            self._name_parent(gathered)
             return
         self._gathered, self._gathered_bytes = wire.AppendRecords(self._sent, [record]), size
+        self._name_parent(self._gathered)
         self._send_later(partial(self._leave, self._gathered))
+
+    def _name_parent(self, gathered: wire.AppendRecords) -> None:
+        """Of its last record, where it is traced."""
+        if self.parent:
+            gathered.parents[len(gathered.records) - 1] = self.parent
 
     def _leave(self, gathered: wire.AppendRecords) -> wire.AppendRecords:
         """The turn ends: nothing more is added to these sends."""

@@ -5,15 +5,19 @@ to be made, the look for a send that came before), `append` its way into the log
 broker's disk, `replicate` from there in the log to its confirmation by the sync-state set, which
 goes on beside the sync, and `answer` what came after. A send that was refused has none of what it
 did not come to.
+
+A front has no log: in place of `append` and `replicate` it has `store`, the time that the master
+was asked, which is the parent of the master's part.
 """
 
 from collections import deque
 
 import msgspec
+from gantry_protocol.tracing.context import traceparent
 from gantry_protocol.tracing.spans import Span, SpanKind, Value, child_id
 
 FLUSHES_MAX = 4_096  # a second of them and more
-QUEUE, APPEND, REPLICATE, ANSWER = range(1, 5)
+QUEUE, APPEND, REPLICATE, ANSWER, STORE = range(1, 6)
 
 
 class Flushes:
@@ -47,6 +51,8 @@ class SendTrace(msgspec.Struct):
         begun_ns: when it was to be stored.
         appended_ns: when it stood in the log.
         end: the log offset behind it; None if it was not stored.
+        name: of the root.
+        is_handed_over: it is a front's, which asks the master to store it.
     """
 
     trace_id: int
@@ -58,6 +64,13 @@ class SendTrace(msgspec.Struct):
     appended_ns: int | None = None
     end: int | None = None
     confirmed_ns: int | None = None
+    name: str = "SendMessage"
+    is_handed_over: bool = False
+
+    @property
+    def traceparent(self) -> str:
+        """The parent of the master's part, where it is asked to store this."""
+        return traceparent(self.trace_id, child_id(self.span_id, STORE))
 
     def spans(self, answered_ns: int, flushed_ns: int | None, error: str | None) -> list[Span]:
         """The root and its parts.
@@ -68,7 +81,7 @@ class SendTrace(msgspec.Struct):
             error: why it was refused or not acknowledged; None if it was.
         """
         root = Span(
-            name="SendMessage",
+            name=self.name,
             trace_id=self.trace_id,
             span_id=self.span_id,
             parent_id=self.parent_id,
@@ -81,6 +94,9 @@ class SendTrace(msgspec.Struct):
         if self.begun_ns is None:
             return [root]
         spans = [root, self._part(QUEUE, "queue", self.arrived_ns, self.begun_ns)]
+        if self.is_handed_over:
+            until_ns = answered_ns if self.confirmed_ns is None else self.confirmed_ns
+            spans.append(self._part(STORE, "store", self.begun_ns, until_ns, SpanKind.CLIENT))
         if self.appended_ns is not None:
             stored_ns = self.appended_ns if flushed_ns is None else flushed_ns
             spans.append(self._part(APPEND, "append", self.begun_ns, stored_ns))
@@ -92,7 +108,14 @@ class SendTrace(msgspec.Struct):
             spans.append(self._part(ANSWER, "answer", self.confirmed_ns, answered_ns))
         return spans
 
-    def _part(self, number: int, name: str, start_ns: int, end_ns: int) -> Span:
+    def _part(
+        self,
+        number: int,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> Span:
         return Span(
             name=name,
             trace_id=self.trace_id,
@@ -100,4 +123,5 @@ class SendTrace(msgspec.Struct):
             parent_id=self.span_id,
             start_ns=start_ns,
             end_ns=max(start_ns, end_ns),
+            kind=kind,
         )

@@ -265,3 +265,14 @@ async def test_sends_that_nobody_answers_here_are_forgotten(
     assert (len(sends), kept.dropped[UNFINISHED]) == (0, 7)
     group.confirm()
     assert kept.traces == []
+
+
+async def test_a_parent_that_a_process_on_the_way_names_is_nearer(client, kept) -> None:
+    """In a field that is not stored; where it is none, the message's own counts."""
+    other = "b" * 32
+    send(client, traceparent=f"00-{other}-{SPAN}-01")
+    send(client, NOT_SAMPLED, traceparent=f"00-{other}-{SPAN}-01")
+    send(client, SAMPLED, traceparent=f"00-{other}-{SPAN}-00")
+    send(client, SAMPLED, traceparent="no parent")
+    roots = [f"{spans[0].trace_id:032x}" for spans in kept.traces]
+    assert roots == [other, other, TRACE]

@@ -66,7 +66,7 @@ class Session:
 
     unanswered = 3
 
-    def __init__(self, host: Any, send: Any) -> None:
+    def __init__(self, host: Any, send: Any, traced: Any = None) -> None:
         self.host = host
         self.heard: list[wire.FromFront] = []
         self.ended = 0

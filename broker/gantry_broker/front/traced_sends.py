@@ -1,0 +1,67 @@
+"""Sends that a front answers itself and that are traced, where tracing is on.
+
+Without it a front has the plain sender. What a front passes on to the master as it came has no span
+here: its bytes are not looked at, and the master's own span has the client's as its parent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_protocol.errors import GantryError
+
+from gantry_broker.clients.plain_sends import PlainSender, SendHeader
+
+if TYPE_CHECKING:
+    from gantry_protocol.bodies import TopicConfig
+    from gantry_protocol.command import RemotingCommand
+    from gantry_protocol.remoting.connection import Connection
+
+    from gantry_broker.clients.traced_sends import OpenSends
+    from gantry_broker.remote.store import RemoteStore
+
+
+class TracedPlainSender(PlainSender):
+    """A plain sender that takes the moments of sends that are traced.
+
+    Args:
+        sends: decides which are.
+        remote: the store, which is told the span that its part belongs to.
+        others: what every plain sender is given.
+    """
+
+    def __init__(self, sends: OpenSends, remote: RemoteStore, *others: Any) -> None:
+        super().__init__(*others)
+        self._sends = sends
+        self._remote = remote
+
+    def store(
+        self, conn: Connection, request: RemotingCommand, header: SendHeader, topic: TopicConfig
+    ) -> RemotingCommand | None:
+        """Hand over what was sent; see ``PlainSender.store``."""
+        if not self._sends.arrived(conn, request):
+            return super().store(conn, request, header, topic)
+        trace = self._sends.of(conn, request)
+        assert trace is not None
+        trace.is_handed_over = True
+        trace.begun_ns = self._sends.now_ns()
+        trace.attributes["messaging.destination.name"] = header.topic
+        trace.attributes["messaging.rocketmq.client_group"] = header.producer_group
+        self._remote.parent = trace.traceparent
+        try:
+            answer = super().store(conn, request, header, topic)
+        except GantryError as error:
+            self._sends.ended(conn, request, error.answer_code, str(error))
+            raise
+        finally:
+            self._remote.parent = ""  # where it was refused before
+        if answer is not None:
+            self._sends.refused(conn, request, answer)
+        return answer
+
+    def _ended(self, conn: Connection, request: RemotingCommand, *told: Any) -> None:
+        *_, unique_key, _, outcome = told
+        is_traced = self._sends.confirmed(conn, request, unique_key, outcome)
+        super()._ended(conn, request, *told)
+        if is_traced:
+            self._sends.ended(conn, request, outcome.code, outcome.remark)

@@ -1,0 +1,146 @@
+"""One trace of a send that a front answers: its part, and within it the master's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from gantry_broker.front import FrontServer
+from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.tracing.export import LINGER_S
+from integration.broker.test_front import StorageCluster, ready
+from support.broker_cluster import eventually, send_command
+from support.loopback_controller import GROUP
+from support.otlp import OtlpReceiver, Received
+from support.patience import PATIENCE_S
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[OtlpReceiver]:
+    made = OtlpReceiver()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, receiver: OtlpReceiver) -> AsyncIterator[StorageCluster]:
+    made = StorageCluster(tmp_path)
+    made.more = {"tracing_endpoint": receiver.url, "tracing_ratio": 0.0}
+    async with made:
+        yield made
+
+
+class Producer:
+    """A client of a front, which answers its sends from the second on at the latest."""
+
+    def __init__(self, front: FrontServer, client: RemotingClient) -> None:
+        self._front = front
+        self._client = client
+
+    @property
+    def served(self) -> int:
+        """Requests that the front answered itself."""
+        return self._front.groups[GROUP].served
+
+    async def send(self, traceparent: str = "") -> None:
+        command = send_command(b"hello")
+        assert command.ext is not None
+        command.ext["i"] = f"traceparent\x01{traceparent}\x02" if traceparent else ""
+        assert (await self._client.call(command, PATIENCE_S)).code == 0
+
+
+@asynccontextmanager
+async def producer(front: FrontServer) -> AsyncIterator[Producer]:
+    await ready(front)
+    client = await RemotingClient().connect(f"127.0.0.1:{front.groups[GROUP].port}")
+    made = Producer(front, client)
+    async with asyncio.timeout(PATIENCE_S):
+        while not made.served:
+            await made.send()
+    yield made
+    client.close()
+
+
+def by_service(receiver: OtlpReceiver, trace: str) -> dict[str, dict[str, Received]]:
+    found: dict[str, dict[str, Received]] = {}
+    for span in receiver.spans:
+        if span.trace == trace:
+            spans = found.setdefault(span.service["service.name"], {})
+            assert span.name not in spans
+            spans[span.name] = span
+    return found
+
+
+def traces(receiver: OtlpReceiver) -> set[str]:
+    """Of sends."""
+    return {span.trace for span in receiver.spans if span.name in ("SendMessage", "StoreRecord")}
+
+
+async def test_front_and_master_are_one_trace(
+    cluster: StorageCluster, receiver: OtlpReceiver
+) -> None:
+    traced = cluster.front(tracing_endpoint=receiver.url, tracing_ratio=0.0)
+    async with traced as front, producer(front) as client:
+        served = client.served
+        await client.send(f"00-{TRACE[::-1]}-{SPAN}-00")
+        await client.send(f"00-{TRACE}-{SPAN}-01")
+        assert client.served == served + 2
+        await eventually(
+            lambda: sum(map(len, by_service(receiver, TRACE).values())) == 9,
+            "all spans arrive",
+            PATIENCE_S,
+        )
+        assert traces(receiver) == {TRACE}, "the others were not to be sampled"
+        _judge(by_service(receiver, TRACE), SPAN)
+
+
+def _judge(found: dict[str, dict[str, Received]], parent: str) -> None:
+    front, master = found["gantry-front"], found["gantry-broker"]
+    assert set(front) == {"SendMessage", "queue", "store", "answer"}
+    assert set(master) == {"StoreRecord", "queue", "append", "replicate", "answer"}
+    root, asked, stored = front["SendMessage"], front["store"], master["StoreRecord"]
+    assert (root.parent, asked.parent, stored.parent) == (parent, root.id, asked.id)
+    assert {master[name].parent for name in set(master) - {"StoreRecord"}} == {stored.id}
+    # One machine, one clock.
+    assert root.start_ns <= asked.start_ns <= stored.start_ns
+    assert stored.end_ns <= root.end_ns
+    assert master["append"].start_ns < master["append"].end_ns, "a sync takes time"
+    assert master["replicate"].end_ns <= stored.end_ns
+    assert (root.error, stored.error) == (None, None)
+    assert stored.attributes["messaging.destination.name"] == "orders"
+    assert root.attributes["messaging.destination.name"] == "orders"
+    assert stored.attributes["gantry.broker_group"] == GROUP
+
+
+async def test_a_front_without_tracing_and_a_master_with_it(
+    cluster: StorageCluster, receiver: OtlpReceiver
+) -> None:
+    """The front decides whether what it answers is traced, and names nothing."""
+    async with cluster.front() as front, producer(front) as client:
+        served = client.served
+        await client.send(f"00-{TRACE}-{SPAN}-01")
+        assert client.served == served + 1
+    await asyncio.sleep(2 * LINGER_S)  # as long as spans would take
+    assert traces(receiver) == set()
+
+
+async def test_a_front_decides_by_its_ratio_and_the_master_follows(
+    cluster: StorageCluster, receiver: OtlpReceiver
+) -> None:
+    """The master's own ratio is 0."""
+    traced = cluster.front(tracing_endpoint=receiver.url, tracing_ratio=1.0)
+    async with traced as front, producer(front) as client:
+        await client.send()
+        await eventually(
+            lambda: any(len(by_service(receiver, one)) == 2 for one in traces(receiver)),
+            "the master's part arrives",
+            PATIENCE_S,
+        )
+    found = [by_service(receiver, one) for one in traces(receiver)]
+    _judge(next(one for one in found if len(one) == 2), "")

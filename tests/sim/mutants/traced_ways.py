@@ -1,0 +1,96 @@
+"""Bugs in the traces of sends that come by way of a front or a proxy."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests, one_edit
+
+_broker = one_edit("gantry_broker")
+_proxy = one_edit("gantry_proxy")
+_FRONT = "unit/broker/front/test_front_traces.py::"
+_PROXY = "unit/proxy/test_traced_sends.py::"
+_SENDS = "unit/broker/clients/test_traced_sends.py::"
+_AREA = "tracing"
+
+MUTANTS: tuple[Mutant, ...] = (
+    _broker(
+        "masters-part-beside-the-fronts",
+        _AREA,
+        "a trace does not tell what the front waited for",
+        "clients.core.send_trace:SendTrace.traceparent",
+        "child_id(self.span_id, STORE)",
+        "self.parent_id",
+        UnitTests(f"{_FRONT}test_a_send_is_one_trace_of_both"),
+    ),
+    _broker(
+        "parent-goes-to-the-first-of-a-frame",
+        _AREA,
+        "a send has the spans of another one that left with it",
+        "remote.store:RemoteStore._name_parent",
+        "gathered.parents[len(gathered.records) - 1] = self.parent",
+        "gathered.parents[0] = self.parent",
+        UnitTests(f"{_FRONT}test_each_send_of_a_turn_has_its_own_parent"),
+    ),
+    _broker(
+        "fronts-word-is-not-checked",
+        _AREA,
+        "a front that says nonsense ends its link, or has traced what is not to be",
+        "remote.traced_appends:TracedAppends.arrived",
+        "if parent is None or not parent.sampled or not 0 <= at < len(message.records):",
+        "if parent is None:",
+        UnitTests(f"{_FRONT}test_a_parent_that_is_none_is_left_out"),
+    ),
+    _broker(
+        "lost-appends-watched-for-ever",
+        _AREA,
+        "a master goes on to note each sync for sends that are answered elsewhere",
+        "remote.traced_appends:TracedAppends.close",
+        "self._sends.watched -= len(self._open)",
+        "pass",
+        UnitTests(f"{_FRONT}test_what_is_open_when_the_link_ends_is_counted_and_forgotten"),
+    ),
+    _broker(
+        "nearest-parent-unread",
+        _AREA,
+        "the master's spans are beside the proxy's, or in no trace at all",
+        "clients.traced_sends:OpenSends.arrived",
+        "nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None",
+        "nearest = None",
+        UnitTests(f"{_SENDS}test_a_parent_that_a_process_on_the_way_names_is_nearer"),
+    ),
+    _proxy(
+        "proxy-names-its-own-parent",
+        _AREA,
+        "the master's spans are no part of the proxy's call",
+        "core.send_trace:SendTrace.traceparent",
+        "child_id(self.span_id, CALL)",
+        "self.span_id",
+        UnitTests(f"{_PROXY}test_the_masters_part_is_within_the_call"),
+    ),
+    _proxy(
+        "proxy-traces-what-is-not-sampled",
+        _AREA,
+        "a parent that is not recorded gets children",
+        "traced_sends:TracedProducing._begun",
+        "is_sampled(parent, self._ratio, self._drawn())",
+        "is_sampled(None, self._ratio, self._drawn())",
+        UnitTests(f"{_PROXY}test_a_parent_decides_and_a_ratio_without_one"),
+    ),
+    _proxy(
+        "who-gives-up-leaves-no-span",
+        _AREA,
+        "the sends that took too long are the ones that no trace shows",
+        "traced_sends:TracedProducing._send_traced",
+        'self._end(trace, "the client gave up")',
+        "pass",
+        UnitTests(f"{_PROXY}test_a_client_that_gives_up_leaves_a_span"),
+    ),
+    _proxy(
+        "user-lost-on-the-traced-way",
+        _AREA,
+        "a traced send is refused where access is on",
+        "producing:Producing.store",
+        "call.behalf if routed is None else call.behalf | routed(group, topic)",
+        "call.behalf if routed is None else routed(group, topic)",
+        UnitTests(f"{_PROXY}test_the_masters_part_is_within_the_call"),
+    ),
+)
