@@ -121,6 +121,16 @@ def _deployment(
     return sealed(deployment)
 
 
+def _tracing_env(group: FrontGroup) -> tuple[Manifest, ...]:
+    wish = group.spec.tracing
+    if wish is None:
+        return ()
+    return (
+        pods.value("GANTRY_TRACING_ENDPOINT", wish.endpoint),
+        pods.value("GANTRY_TRACING_RATIO", wish.ratio),
+    )
+
+
 def _container(
     group: FrontGroup, controllers: ControllerGroup, image: str, addressed: int
 ) -> Manifest:
@@ -140,6 +150,7 @@ def _container(
             pods.value("GANTRY_STORE_PORT", str(names.BROKER_STORE_PORT)),
             pods.QUORUM_KEY_FILE,
             *front_tier_env(group),
+            *_tracing_env(group),
             *tls_env(group.spec.tls),
             *member_env(group.spec.member_tls),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from gantry_protocol.settings.tracing import COLLECTOR_URL
 from pydantic import Field
 
 from gantry_operator import names
@@ -21,6 +22,32 @@ from gantry_operator.models.tls import MemberTlsWish, TlsWish  # noqa: TC001 - p
 
 MAX_REPLICAS = 100
 LAST_NODE_PORT = 32767
+
+
+RATIO = r"^(0(\.[0-9]{1,6})?|1(\.0{1,6})?)$"
+
+
+class FrontTracing(Model):
+    """Traces of sends, as brokers are told of theirs by spec.config."""
+
+    endpoint: str = Field(
+        min_length=1,
+        max_length=1024,
+        pattern=COLLECTOR_URL,
+        description=(
+            "http(s)://HOST:PORT of an OpenTelemetry collector that takes OTLP over HTTP; "
+            "/v1/traces is put behind it. No default."
+        ),
+    )
+    ratio: str = Field(
+        default="0.01",
+        max_length=8,
+        pattern=RATIO,
+        description=(
+            "The share of sends that are traced if their messages have no traceparent, as text "
+            'from "0" to "1"; one that has is traced if its parent is sampled. Default "0.01".'
+        ),
+    )
 
 
 class FrontService(Model):
@@ -169,6 +196,14 @@ class FrontGroupSpec(Model):
         description=(
             "The object store of the broker groups' tiers: while a group has no master, the "
             "fronts serve what its tier holds, to be read. Default none: it is not served then."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    tracing: FrontTracing | None = Field(
+        default=None,
+        description=(
+            "Traces of the sends that fronts answer themselves. A change replaces the fronts one "
+            "by one. Default none: fronts trace nothing."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from gantry_protocol.process.config import Settings
 
-_URL = r"^https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-~]*)?$"
+COLLECTOR_URL = r"^https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-~]*)?$"
 
 
 class TracedProcess(Settings):
@@ -16,7 +16,7 @@ class TracedProcess(Settings):
         default=None,
         min_length=1,
         max_length=1024,
-        pattern=_URL,
+        pattern=COLLECTOR_URL,
         description="http(s)://HOST:PORT of an OpenTelemetry collector that takes OTLP over HTTP, "
         "for example http://collector.observability.svc:4318; /v1/traces is put behind it. Not "
         "set: nothing is traced.",
@@ -26,7 +26,7 @@ class TracedProcess(Settings):
     @classmethod
     def _must_be_a_url(cls, value: object) -> object:
         """In clearer words than the pattern, which the operator knows."""
-        if isinstance(value, str) and not re.match(_URL, value):
+        if isinstance(value, str) and not re.match(COLLECTOR_URL, value):
             raise ValueError(f"{value!r} is not http://HOST:PORT or https://HOST:PORT")
         return value
 

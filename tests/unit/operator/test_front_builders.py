@@ -96,6 +96,30 @@ def test_a_front_is_told_how_old_a_connection_may_get(age_s: int) -> None:
     assert told.connection_age_s == age_s
 
 
+def test_a_front_is_told_where_its_spans_go() -> None:
+    wish = {"endpoint": "http://collector.observability.svc:4318", "ratio": "0.5"}
+    wished = container(tracing=wish)["env"]
+    given = {e["name"]: e["value"] for e in wished if e["name"].startswith("GANTRY_TRACING_")}
+    told = load_settings(FrontSettings, env={"GANTRY_CONTROLLERS": "127.0.0.1:1", **given})
+    assert (told.tracing_endpoint, told.tracing_ratio) == (wish["endpoint"], 0.5)
+    named = {e["name"] for e in container()["env"]}
+    assert not any(name.startswith("GANTRY_TRACING_") for name in named), "as it was"
+
+
+@pytest.mark.parametrize(
+    ("tracing", "place"),
+    [
+        ({}, "tracing.endpoint"),
+        ({"endpoint": "collector:4318"}, "tracing.endpoint"),
+        ({"endpoint": "http://a:1", "ratio": "2"}, "tracing.ratio"),
+        ({"endpoint": "http://a:1", "ratio": "half"}, "tracing.ratio"),
+    ],
+)
+def test_tracing_that_cannot_be_is_refused(tracing: dict[str, str], place: str) -> None:
+    with pytest.raises(InvalidSpecError, match=place):
+        fronts(tracing=tracing)
+
+
 @pytest.mark.parametrize("age_s", [-1, 86_401])
 def test_an_age_out_of_range_is_refused(age_s: int) -> None:
     with pytest.raises(InvalidSpecError, match=r"connectionAgeSeconds"):
