@@ -463,8 +463,8 @@ _SERVING = (
         "ended-session-answers",
         "answers of an ended session reach whoever is served now",
         "remote.session:Session._tell",
-        "if not self._ended:",
-        "if True:",
+        "if self._ended:",
+        "if False:",
         "unit/broker/remote/test_remote_store.py::test_nobody_is_told_anything_once_the_session_ended",
     ),
     _mutant(
