@@ -1,12 +1,15 @@
 """A thin client of a Kubernetes API for the command line: get, apply, delete, scale, logs.
 
-Works against any cluster a kubeconfig names by URL and token; the operator has its own client. The
-rule protected here: every refusal of the server reaches the person as one sentence, in its words.
+Works against any cluster a kubeconfig names by URL, token and, for TLS, certificate authority; the
+operator has its own client. The rule protected here: every refusal of the server reaches the person
+as one sentence, in its words.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import ssl
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +21,7 @@ from gantry_protocol.errors import ConfigError, GantryError
 from gantry_local.manifests import Manifest, where
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -90,9 +93,10 @@ class Table(msgspec.Struct, frozen=True):
 class Client:
     """``async with Client.from_kubeconfig(path) as client``."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, ca: str = "") -> None:
         self.url = url.rstrip("/")
         self._token = token
+        self._ca = ca
         self._session: aiohttp.ClientSession | None = None
         self._resources: list[Resource] | None = None
 
@@ -109,8 +113,9 @@ class Client:
             context = contexts[config["current-context"]]
             clusters = {item["name"]: item["cluster"] for item in config["clusters"]}
             users = {item["name"]: item["user"] for item in config["users"]}
-            server = clusters[context["cluster"]]["server"]
-            return cls(server, users[context["user"]].get("token", ""))
+            cluster = clusters[context["cluster"]]
+            ca = base64.b64decode(cluster.get("certificate-authority-data", "")).decode("ascii")
+            return cls(cluster["server"], users[context["user"]].get("token", ""), ca=ca)
         except FileNotFoundError as error:
             raise ConfigError(
                 f"There is no {path}, so no local cluster was ever started here; run gantry local "
@@ -123,7 +128,9 @@ class Client:
         headers = {"User-Agent": f"{MANAGER}/0", "Authorization": f"Bearer {self._token}"}
         # aiohttp's own total would undo the cancellation of who asks.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
-        self._session = aiohttp.ClientSession(headers=headers, timeout=timeout)
+        trust = ssl.create_default_context(cadata=self._ca) if self._ca else True
+        connector = aiohttp.TCPConnector(ssl=trust)
+        self._session = aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector)
         return self
 
     async def __aexit__(
@@ -169,6 +176,30 @@ class Client:
         if status >= 400:
             raise _refusal(status, answer)
         return answer
+
+    async def lines(
+        self, path: str, query: dict[str, str], *, silence_s: float
+    ) -> AsyncGenerator[bytes]:
+        """The lines of an answer without an end, such as a watch's.
+
+        Raises:
+            ApiError: a refusal, a broken connection, or nothing came in ``silence_s`` seconds.
+        """
+        assert self._session is not None, "the client is used inside 'async with'"
+        rest = b""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=silence_s)
+        try:
+            async with self._session.get(
+                self.url + path, params=query, timeout=timeout
+            ) as response:
+                if response.status >= 400:
+                    raise _refusal(response.status, _decode(await response.read()))
+                async for chunk in response.content.iter_any():
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    for line in whole:
+                        yield line
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise self._unreachable(error) from error
 
     def _warn(self, warnings: Iterable[str]) -> None:
         for warning in warnings:

@@ -30,20 +30,24 @@ from gantry_local.defaults import (
     system_namespace,
 )
 from gantry_local.kubelet import identity
+from gantry_local.real.binaries import find
 from gantry_local.state import StateDir
 from gantry_local.waiting import Waiting, said_of
 
 if TYPE_CHECKING:
     from gantry_local.client import Resource
+    from gantry_local.manifests import Manifest
     from gantry_local.settings import LocalSettings
     from gantry_local.waiting import Progress
 
 # A busy machine is slow, and progress is told: these only end what will never be.
-START_TIMEOUT_S: Final = 120.0
+START_TIMEOUT_S: Final = 240.0
 READY_TIMEOUT_S: Final = 300.0
-STOP_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.1
-_OF_THE_DAEMON: Final = frozenset({"api_port", "log_segment_bytes"})
+_OF_THE_DAEMON: Final = frozenset(
+    {"api", "api_binaries", "api_emulated", "api_port", "log_segment_bytes"}
+)
 SIGNALS: Final = ("KILL", "TERM", "STOP", "CONT", "INT", "HUP")
 
 
@@ -123,8 +127,10 @@ async def up(
             )
     async with client(settings) as api:
         progress("Applying the custom resource definitions")
-        for crd in manifests.crds():
+        definitions = manifests.crds()
+        for crd in definitions:
             await api.apply(crd)
+        await _until_served(api, definitions, progress)
         progress("Starting the operator")
         await api.apply(system_namespace())
         operators = await _ensure_operator(api, settings, state)
@@ -146,10 +152,14 @@ async def up(
 
 
 async def _start_daemon(settings: LocalSettings, state: StateDir, progress: Progress) -> None:
-    state.open()  # refuse a foreign directory here, where the sentence can be seen
+    # Refuse a foreign directory, and miss programs, here, where the sentence can be seen.
+    if state.api(settings.api) == "real":
+        find(settings.api_binaries)
+    state.open(settings.api)
     env = {k: v for k, v in os.environ.items() if not k.startswith("GANTRY_")}
     for field, value in settings.model_dump().items():
-        env[f"GANTRY_{field.upper()}"] = str(value)
+        if value is not None:
+            env[f"GANTRY_{field.upper()}"] = str(value)
     env["GANTRY_LOCAL_DIR"] = str(state.path)
     daemon = _spawn(state, env)
     waiting = Waiting(progress, asyncio.get_running_loop().time)
@@ -187,6 +197,38 @@ def _last_words(path: Path) -> str:
     lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     said = lines[-1] if lines else "it said nothing"
     return said if said.endswith(".") else f"The daemon ended at once ({said}); see {path}."
+
+
+async def _until_served(api: Client, definitions: list[Manifest], progress: Progress) -> None:
+    """Wait until the kinds of the definitions can be used, which takes a real server a while."""
+    kinds = [
+        (f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"])
+        for crd in definitions
+        for version in crd["spec"]["versions"]
+        if version["served"]
+    ]
+    waiting = Waiting(progress, asyncio.get_running_loop().time)
+    try:
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            for api_version, kind in kinds:
+                while not await _is_served(api, api_version, kind):
+                    waiting.tell(f"the API server does not serve kind {kind} yet")
+                    await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        raise GantryError(
+            f"The API server does not serve kind {kind} after {READY_TIMEOUT_S:g} s; look at "
+            "gantry local get crds -o yaml."
+        ) from None
+
+
+async def _is_served(api: Client, api_version: str, kind: str) -> bool:
+    try:
+        await api.kind(api_version, kind)
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return False
+    return True
 
 
 async def _ensure_operator(api: Client, settings: LocalSettings, state: StateDir) -> int:

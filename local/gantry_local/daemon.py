@@ -12,6 +12,8 @@ from gantry_protocol.process.config import fallback_name, load_settings
 from gantry_protocol.process.listening import bind
 from gantry_protocol.process.runtime import run
 
+from gantry_local.real.binaries import find
+from gantry_local.real.cluster import RealCluster
 from gantry_local.runtime import LocalCluster
 from gantry_local.settings import LocalSettings
 from gantry_local.state import StateDir, claim_index
@@ -19,6 +21,8 @@ from gantry_local.state import StateDir, claim_index
 if TYPE_CHECKING:
     import asyncio
     import socket
+
+    from gantry_local.state import Cluster
 
 _log = log.get("local.daemon")
 
@@ -38,18 +42,25 @@ async def run_cluster(settings: LocalSettings, stop: asyncio.Event) -> None:
         )
     state = StateDir(Path(settings.local_dir))
     lock = state.lock()  # held until this process ends
-    identity = state.open()
+    identity = state.open(settings.api)
     listener = _listen(settings.api_port, identity.port)
     index, claim = claim_index(identity.index)
-    cluster = LocalCluster(
-        state,
-        identity,
-        index=index,
-        # What a group's spec.config says wins.
-        env={fallback_name("log_segment_bytes"): str(settings.log_segment_bytes)},
-    )
-    await cluster.start(listener)
-    identity.index, identity.port = index, listener.getsockname()[1]
+    # What a group's spec.config says wins.
+    env = {fallback_name("log_segment_bytes"): str(settings.log_segment_bytes)}
+    cluster: LocalCluster | RealCluster
+    if identity.api == "own":
+        cluster = LocalCluster(state, identity, index=index, env=env)
+    else:
+        _check_index(identity, index)
+        binaries, emulated = find(settings.api_binaries), settings.api_emulated
+        cluster = RealCluster(state, identity, binaries, index=index, env=env, emulated=emulated)
+    port = listener.getsockname()[1]
+    try:
+        await cluster.start(listener)
+    except BaseException:
+        await cluster.stop(grace_s=0.0)
+        raise
+    identity.index, identity.port = index, port
     state.save(identity)
     state.announce(cluster.url)
     _log.info("cluster is up", url=cluster.url, index=index, state_dir=state.path, lock=lock)
@@ -59,6 +70,15 @@ async def run_cluster(settings: LocalSettings, stop: asyncio.Event) -> None:
         await cluster.stop()
         state.withdraw()
         claim.close()
+
+
+def _check_index(identity: Cluster, index: int) -> None:
+    """A real server keeps the addresses of its Services for ever."""
+    if identity.index not in (None, index):
+        raise GantryError(
+            f"The addresses 127.78.{identity.index} of this cluster's Services are used by another "
+            "running cluster; stop that one with gantry local down."
+        )
 
 
 def _listen(wanted: int, last: int) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from gantry_protocol.process.config import Settings
 from pydantic import Field, field_validator
@@ -15,6 +16,21 @@ class LocalSettings(Settings):
 
     local_dir: Path = Field(
         default=Path(DEFAULT_STATE_DIR), description="State directory of the cluster."
+    )
+    api: Literal["own", "real"] | None = Field(
+        default=None,
+        description="API server: own is Gantry's stand-in, real is Kubernetes' own etcd, "
+        "kube-apiserver and kube-controller-manager; a cluster keeps its first, by default own.",
+    )
+    api_binaries: Path | None = Field(
+        default=None,
+        description="Directory with the programs of --api real; by default those on the PATH.",
+    )
+    api_emulated: str = Field(
+        default="",
+        pattern=r"^(1\.[0-9]+)?$",
+        description="Minor version of Kubernetes, such as 1.31, whose API is served by --api real; "
+        "by default that of the program.",
     )
     api_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the API server; 0 keeps the last one."

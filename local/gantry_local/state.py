@@ -28,7 +28,7 @@ MAX_CLUSTERS: Final = 250
 """Values of G in 127.77.G.N that are used; one machine needs far fewer."""
 
 
-class Cluster(msgspec.Struct, forbid_unknown_fields=True):
+class Cluster(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """``cluster.json``: what survives every restart."""
 
     kind: str
@@ -37,6 +37,9 @@ class Cluster(msgspec.Struct, forbid_unknown_fields=True):
     # G of the addresses; kept while it is free.
     index: int | None = None
     port: int = 0
+    # The API server that keeps its objects: own or real. A version that knows one only refuses
+    # a cluster of the other, as it does not know this field.
+    api: str = "own"
 
 
 class Daemon(msgspec.Struct):
@@ -62,16 +65,38 @@ class StateDir:
         self.journal = self.path / "store.jsonl"
         self.quorum_key = self.path / "quorum-key"
         self.logs = self.path / "logs"
+        self.real = self.path / "real"
+        self.volumes = self.path / "volumes"
         self.daemon_log = self.path / "daemon.log"
         self._cluster = self.path / "cluster.json"
         self._daemon = self.path / "daemon.json"
 
-    def open(self) -> Cluster:
+    def api(self, wanted: str | None) -> str:
+        """The API server that ``open`` would find or note: own or real."""
+        if wanted is None and self._cluster.exists():
+            return self._read_cluster().api
+        return wanted or "own"
+
+    def open(self, api: str | None = None) -> Cluster:
         """Read ``cluster.json``, creating directory and file for a new cluster.
 
+        Args:
+            api: The wanted API server; None takes what is there.
+
         Raises:
-            DataDirError: the directory holds something else, or a newer format.
+            DataDirError: the directory holds something else, a newer format, or another API
+                server's objects.
         """
+        cluster = self._open(api or "own")
+        if api not in (None, cluster.api):
+            raise DataDirError(
+                f"The cluster in {self.path} was made with --api {cluster.api} and its objects are "
+                f"there; end it with gantry local down --purge first, or choose another directory "
+                "with --local-dir or GANTRY_LOCAL_DIR."
+            )
+        return cluster
+
+    def _open(self, api: str) -> Cluster:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self._cluster.exists():
@@ -87,7 +112,7 @@ class StateDir:
                 f"{self.path} holds {foreign[0]!r} and no cluster.json, so it is not a local "
                 "cluster; choose another directory with --local-dir or GANTRY_LOCAL_DIR."
             )
-        cluster = Cluster("gantry-local", FORMAT, secrets.token_urlsafe(24))
+        cluster = Cluster("gantry-local", FORMAT, secrets.token_urlsafe(24), api=api)
         self.save(cluster)
         return cluster
 

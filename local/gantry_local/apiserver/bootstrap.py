@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from gantry_local.apiserver.admission import Options
@@ -22,17 +23,21 @@ def ensure_namespaces(registry: Registry) -> None:
             )
 
 
-def kubeconfig(url: str, token: str, *, namespace: str = "default") -> dict[str, Any]:
+def kubeconfig(url: str, token: str, *, namespace: str = "default", ca: str = "") -> dict[str, Any]:
     """A kubeconfig with one cluster, one user and one context.
 
-    The server's URL carries the token too: kubectl does not send one over plain HTTP.
+    Without TLS (``ca``) the server's URL carries the token too: kubectl does not send one over
+    plain HTTP.
     """
     name = "gantry-local"
-    server = f"{url}/k/{token}"
+    cluster = {"server": f"{url}/k/{token}"}
+    if ca:
+        data = base64.b64encode(ca.encode()).decode()
+        cluster = {"server": url, "certificate-authority-data": data}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server}}],
+        "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [
             {"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}

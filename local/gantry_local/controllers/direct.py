@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.deletion import DeleteOptions
@@ -12,9 +12,37 @@ if TYPE_CHECKING:
     from gantry_local.apiserver.ambient import Ambient
     from gantry_local.apiserver.kinds import ResourceType
     from gantry_local.apiserver.registry import Registry
+    from gantry_local.apiserver.store import Store
 
 Object = dict[str, Any]
 MERGE = "application/merge-patch+json"
+
+
+class Pods(Protocol):
+    """The objects of a cluster as the kubelet reads them, and pods as it writes them."""
+
+    @property
+    def store(self) -> Store:
+        """All objects, and the news of them."""
+
+    @property
+    def ambient(self) -> Ambient:
+        """The time."""
+
+    def get(self, group: str, plural: str, namespace: str, name: str) -> Object | None:
+        """One object, or None."""
+
+    def all(self, group: str, plural: str, namespace: str | None = None) -> list[Object]:
+        """All objects of a type."""
+
+    def bind(self, pod: Object, node: str) -> Object | None:
+        """Give the pod its node; None when it is gone."""
+
+    def set_status(self, group: str, plural: str, obj: Object, status: Object) -> Object | None:
+        """Replace the status when it differs; None when the object is gone or was changed."""
+
+    def end(self, pod: Object) -> None:
+        """Remove a pod whose processes have ended."""
 
 
 class Direct:
@@ -24,6 +52,19 @@ class Direct:
         self.registry = registry
         self.ambient = ambient
         self._options = Options(manager=manager)
+
+    @property
+    def store(self) -> Store:
+        """All objects, and the news of them."""
+        return self.registry.store
+
+    def bind(self, pod: Object, node: str) -> Object | None:
+        """Give the pod its node; None when it is gone."""
+        return self.patch("", "pods", pod, {"spec": {"nodeName": node}})
+
+    def end(self, pod: Object) -> None:
+        """Remove a pod whose processes have ended."""
+        self.delete("", "pods", pod, grace_s=0)
 
     def type(self, group: str, plural: str) -> ResourceType:
         """A served type."""

@@ -7,15 +7,9 @@ is each pod's own matter, and pods of two templates may differ while one replace
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gantry_local.controllers.direct import (
-    Direct,
-    is_finished,
-    is_ready,
-    is_terminating,
-    owner_reference,
-)
+from gantry_local.controllers.direct import is_finished, is_ready, is_terminating, owner_reference
 from gantry_local.controllers.labelindex import LabelIndex, SelectorIndex
 
 if TYPE_CHECKING:
@@ -32,12 +26,34 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 Object = dict[str, Any]
 
 
+class Objects(Protocol):
+    """Where Services and pods are read, and endpoints written."""
+
+    def get(self, group: str, plural: str, namespace: str, name: str) -> Object | None:
+        """One object, or None."""
+
+    def all(self, group: str, plural: str, namespace: str | None = None) -> list[Object]:
+        """All objects of a type."""
+
+    def owned(self, owner: Object, group: str, plural: str) -> list[Object]:
+        """Objects of a type that ``owner`` owns."""
+
+    def create(self, group: str, plural: str, obj: Object) -> Object | None:
+        """Create; None when that is not possible now."""
+
+    def patch(self, group: str, plural: str, obj: Object, patch: Object) -> Object | None:
+        """Replace fields; None when the object is gone."""
+
+    def delete(self, group: str, plural: str, obj: Object) -> None:
+        """Delete; gone already is fine."""
+
+
 class EndpointsController:
     """Keeps Endpoints and EndpointSlice of every Service."""
 
     name = "endpoints"
 
-    def __init__(self, direct: Direct) -> None:
+    def __init__(self, direct: Objects) -> None:
         self._direct = direct
         self._pods = LabelIndex()
         self._services = SelectorIndex()

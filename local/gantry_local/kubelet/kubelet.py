@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gantry_protocol.process import log
 
-from gantry_local.kubelet.recorder import prune
 from gantry_local.kubelet.worker import FORCED_GRACE_S, NODE_NAME, PODS, Machine, PodWorker
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Kubelet:
 
     async def run(self) -> None:
         """Until cancelled; a cancellation kills every process."""
-        store = self._machine.direct.registry.store
+        store = self._machine.direct.store
         unsubscribe = store.subscribe(self._on_event, name="kubelet", resync=self._resync)
         try:
             async with asyncio.TaskGroup() as group:
@@ -61,7 +60,7 @@ class Kubelet:
                 group.create_task(self._keep_volumes())
                 while True:
                     self._machine.logs.trim()
-                    prune(self._machine.direct)
+                    self._machine.recorder.prune()
                     await asyncio.sleep(_HOUSEKEEPING_S)
         finally:
             self._group = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from gantry_local.controllers.direct import Direct
@@ -15,6 +15,16 @@ MAX_STORED: Final = 2000
 """Events the cluster keeps, whoever wrote them; the oldest go first (a real one keeps an hour)."""
 
 Object = dict[str, Any]
+
+
+class Posts(Protocol):
+    """The kubelet's way to tell people about pods."""
+
+    def post(self, about: Object, kind: str, reason: str, message: str) -> None:
+        """Post ``kind`` (Normal or Warning) with a CamelCase reason and a sentence."""
+
+    def prune(self) -> None:
+        """Drop what is beyond the bound."""
 
 
 class Recorder:
@@ -38,40 +48,44 @@ class Recorder:
                 patch = {"count": current.get("count", 1) + 1, "lastTimestamp": now}
                 self._direct.patch(*EVENTS, current, patch)
                 return
-        created = self._direct.create(*EVENTS, self._event(about, kind, reason, message, now))
+        event = new_event(self._component, about, kind, reason, message, now)
+        created = self._direct.create(*EVENTS, event)
         if created is not None:
             self._known[identity] = created["metadata"]["name"]
             while len(self._known) > MAX_REMEMBERED:
                 self._known.popitem(last=False)
 
-    def _event(self, about: Object, kind: str, reason: str, message: str, now: str) -> Object:
-        meta = about["metadata"]
-        namespace = meta.get("namespace", "default")
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{meta['name']}.", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": about["apiVersion"],
-                "kind": about["kind"],
-                "name": meta["name"],
-                "namespace": namespace,
-                "uid": meta["uid"],
-            },
-            "type": kind,
-            "reason": reason,
-            "message": message,
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
+    def prune(self) -> None:
+        """Drop the oldest events of both event APIs beyond the bound."""
+        for group in ("", "events.k8s.io"):
+            records = self._direct.registry.store.records((group, "events"))
+            for record in sorted(records, key=lambda r: r.revision)[: len(records) - MAX_STORED]:
+                self._direct.delete(group, "events", record.obj)
 
 
-def prune(direct: Direct) -> None:
-    """Drop the oldest events of both event APIs beyond the bound."""
-    for group in ("", "events.k8s.io"):
-        records = direct.registry.store.records((group, "events"))
-        for record in sorted(records, key=lambda r: r.revision)[: len(records) - MAX_STORED]:
-            direct.delete(group, "events", record.obj)
+def new_event(
+    component: str, about: Object, kind: str, reason: str, message: str, now: str
+) -> Object:
+    """The first event of its words; the server gives it its name."""
+    meta = about["metadata"]
+    namespace = meta.get("namespace", "default")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{meta['name']}.", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": meta["name"],
+            "namespace": namespace,
+            "uid": meta["uid"],
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -16,10 +16,10 @@ from gantry_local.kubelet.process import Process
 from gantry_local.kubelet.status import ContainerState, pod_status
 
 if TYPE_CHECKING:
-    from gantry_local.controllers.direct import Direct
+    from gantry_local.controllers.direct import Pods
     from gantry_local.kubelet.addresses import PodAddresses
     from gantry_local.kubelet.logs import Logs
-    from gantry_local.kubelet.recorder import Recorder
+    from gantry_local.kubelet.recorder import Posts
     from gantry_local.kubelet.volumes import Volumes
 
 Object = dict[str, Any]
@@ -33,11 +33,11 @@ FORCED_GRACE_S = 2.0
 class Machine(msgspec.Struct, frozen=True):
     """The parts that all pods of a kubelet share."""
 
-    direct: Direct
+    direct: Pods
     volumes: Volumes
     addresses: PodAddresses
     logs: Logs
-    recorder: Recorder
+    recorder: Posts
     base_env: dict[str, str]
 
 
@@ -116,9 +116,7 @@ class PodWorker:
         while "nodeName" not in self.pod["spec"] and not self._terminate.is_set():
             why = self._unschedulable()
             if not why:
-                patch = {"spec": {"nodeName": NODE_NAME}}
-                bound = self._machine.direct.patch(*PODS, self.pod, patch)
-                self.pod = bound or self.pod
+                self.pod = self._machine.direct.bind(self.pod, NODE_NAME) or self.pod
                 break
             if why != said:
                 said = why
@@ -214,7 +212,7 @@ class PodWorker:
     def _finish(self) -> None:
         """The pod has ended: its object and its own directories go."""
         self._machine.volumes.remove_pod(self.pod)
-        self._machine.direct.delete(*PODS, self.pod, grace_s=0)
+        self._machine.direct.end(self.pod)
 
     async def _wait_for_end(self, seconds: float) -> None:
         try:
