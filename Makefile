@@ -121,6 +121,10 @@ measure-queue-maps: venv ## what the maps of QUEUES queues (default a million) c
 	@$(BIN)/python -m gantry_lab.measure.queue_maps $(QUEUES) | tee build/bench/queue-maps.jsonl
 
 ## On a real cluster
+.PHONY: api-binaries
+api-binaries: ## etcd, kube-apiserver and kube-controller-manager for `gantry local up --api real` (Go; minutes); prints their directory
+	@e2e/cluster/binaries.sh api
+
 .PHONY: cluster-up
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing
 	@e2e/cluster/up.sh

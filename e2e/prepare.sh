@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All that the scenarios need, in about two minutes: the cluster, Gantry's images and those of the tests, and the API
-# contract proved on the real API server. Where all that is there already, only the contract takes time.
+# contract proved on the real API server. Where all that is there already, only the contract takes time, and then
+# `gantry local up --api real`, which needs the cluster's programs and nothing of the cluster.
 source "$(dirname "$0")/cluster/lib.sh"
 cd "$ROOT_DIR"
 
@@ -22,3 +23,8 @@ trap 'kill $contract 2>/dev/null || true' EXIT
 say "API contract:"
 wait $contract || { cat build/e2e/contract.txt; exit 1; }
 tail -1 build/e2e/contract.txt >&2
+
+# In the foreground, so that Ctrl-C ends what it starts. Skipped where the node image was pulled: no programs then.
+say "gantry local over a real API server:"
+nice .venv/bin/python -m pytest -q tests/integration/real_api >build/e2e/real-api.txt 2>&1 || { cat build/e2e/real-api.txt; exit 1; }
+tail -1 build/e2e/real-api.txt >&2

@@ -85,13 +85,23 @@ once() {
     touch "$stamp"
 }
 
-wanted=${1:-all}
-if [[ $wanted == all || $wanted == node ]]; then
+kubernetes_binaries() {
     [[ -f $CACHE_DIR/kubernetes-module/ready-$KUBERNETES_VERSION ]] || step "resolve k8s.io/kubernetes $KUBERNETES_VERSION" kubernetes_module
-    for binary in $KUBERNETES_BINARIES; do
+    local binary
+    for binary in "$@"; do
         once "$binary" "$KUBERNETES_VERSION" kubernetes_binary "$binary"
     done
     once etcd "$ETCD_VERSION" etcd_binary
+}
+
+wanted=${1:-all}
+if [[ $wanted == api ]]; then # what `gantry local up --api real` runs
+    kubernetes_binaries kube-apiserver kube-controller-manager
+    printf '%s\n' "$BIN_DIR"
+fi
+if [[ $wanted == all || $wanted == node ]]; then
+    # shellcheck disable=SC2086
+    kubernetes_binaries $KUBERNETES_BINARIES
     once coredns "$COREDNS_VERSION" installed_binary coredns "github.com/coredns/coredns@$COREDNS_VERSION" ""
     once local-path-provisioner "$LOCAL_PATH_PROVISIONER_VERSION" \
         installed_binary local-path-provisioner "github.com/rancher/local-path-provisioner@$LOCAL_PATH_PROVISIONER_VERSION" ""

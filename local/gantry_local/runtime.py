@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import yaml
-from aiohttp import web
 
 from gantry_local.apiserver.addresses import AddressPool
 from gantry_local.apiserver.admission import Options
@@ -34,6 +33,7 @@ from gantry_local.kubelet import logs
 from gantry_local.kubelet.addresses import PodAddresses
 from gantry_local.kubelet.kubelet import Kubelet
 from gantry_local.kubelet.recorder import Recorder
+from gantry_local.kubelet.serving import answer
 from gantry_local.kubelet.volumes import Volumes
 from gantry_local.kubelet.worker import NODE_NAME, PODS, Machine
 from gantry_local.network.hosts import HostsWriter
@@ -42,6 +42,8 @@ from gantry_local.network.proxy import Proxies
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+
+    from aiohttp import web
 
     from gantry_local.state import Cluster, StateDir
 
@@ -182,18 +184,7 @@ class LocalCluster:
         lines = query.get("tailLines")
         if lines is not None and not lines.isdigit():
             raise bad_request(f"tailLines must be a non-negative integer, got {lines!r}")
-        wanted = None if lines is None else int(lines)
-        if query.get("previous") == "true":
-            path = self._logs.previous(namespace, name, container)
-            return web.Response(body=logs.tail(path, wanted), content_type="text/plain")
-        path = self._logs.current(namespace, name, container)
-        if query.get("follow") != "true":
-            return web.Response(body=logs.tail(path, wanted), content_type="text/plain")
-        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
-        async for chunk in logs.follow(path, wanted):
-            await response.write(chunk)
-        return response
+        return await answer(self._logs, request, namespace, name, container)
 
 
 def ensure_node(registry: Registry) -> None:

@@ -33,6 +33,7 @@ container_option = click.option(
     epilog="""\b
 Examples:
   gantry local up
+  gantry local up --api real                     over Kubernetes' own API server
   gantry local apply -f examples/brokergroup.yaml
   gantry local get brokergroups,frontgroups,pods
   gantry local kill orders-broker-0              SIGKILL; 'delete pod' stops it gracefully
@@ -48,7 +49,8 @@ def local() -> None:
     """Run a cluster without Docker: pods are processes.
 
     Operator, controllers and brokers are the real ones. API server, kubelet, Services and names
-    are stand-ins on loopback.
+    are stand-ins on loopback. With --api real the API server is Kubernetes' own: etcd,
+    kube-apiserver and kube-controller-manager of --api-binaries, or on the PATH.
     """
 
 

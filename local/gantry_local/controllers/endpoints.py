@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 class Objects(Protocol):
-    """Where Services and pods are read, and endpoints written."""
+    """Access to Services and pods, which are read, and endpoints, which are written."""
 
     def get(self, group: str, plural: str, namespace: str, name: str) -> Object | None:
         """One object, or None."""

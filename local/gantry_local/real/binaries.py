@@ -17,7 +17,7 @@ NAMES: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 
 class Binaries(msgspec.Struct, frozen=True):
-    """Where the programs are."""
+    """The paths of the programs."""
 
     etcd: Path
     apiserver: Path

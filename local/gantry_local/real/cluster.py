@@ -17,11 +17,12 @@ from gantry_local.files import replace_file
 from gantry_local.kubelet.addresses import PodAddresses
 from gantry_local.kubelet.kubelet import Kubelet
 from gantry_local.kubelet.logs import Logs
+from gantry_local.kubelet.serving import LogServer
 from gantry_local.kubelet.volumes import Volumes
 from gantry_local.kubelet.worker import NODE_NAME, Machine
 from gantry_local.network.hosts import HostsWriter
 from gantry_local.network.proxy import Proxies
-from gantry_local.real.endpoints import Kept, KeptEndpoints
+from gantry_local.real.endpoints import KeptEndpoints, MirroredOnly
 from gantry_local.real.mirror import Mirror
 from gantry_local.real.outbox import Events, Outbox
 from gantry_local.real.provisioner import Provisioner, storage_classes
@@ -68,6 +69,8 @@ class RealCluster:
         self._emulated = emulated
         self._environment = base_environment(state, env or {})
         self._servers = Servers(state.real, binaries, token=identity.token)
+        self._logs = Logs(state.logs)
+        self._log_server = LogServer(self._logs)
         self._client: Client | None = None
         self._kubelet: Kubelet | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,7 +126,9 @@ class RealCluster:
         labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux"}
         meta = {"name": NODE_NAME, "labels": labels}
         await client.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta})
+        port = await self._log_server.start(*self._servers.certificate)
         status = {
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         }
@@ -146,14 +151,14 @@ class RealCluster:
                 outbox,
                 volumes,
                 PodAddresses(self._index),
-                Logs(state.logs),
+                self._logs,
                 events,
                 self._environment,
             )
         )
         self._kubelet.reset_statuses()
         HostsWriter(mirror.store, state.hosts).start()
-        endpoints = KeptEndpoints(Kept(mirror.store, ambient))
+        endpoints = KeptEndpoints(MirroredOnly(mirror.store, ambient))
         self._task("outbox", outbox.run())
         self._task("events", events.run())
         self._task("provisioner", provisioner.run())
@@ -185,6 +190,7 @@ class RealCluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._log_server.stop()
         if self._client is not None:
             await self._client.__aexit__(None, None, None)
         await self._servers.stop()

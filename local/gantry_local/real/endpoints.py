@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 
-class Kept:
+class MirroredOnly:
     """Objects that exist in the mirror only (``controllers.endpoints.Objects``)."""
 
     def __init__(self, store: Store, ambient: Ambient) -> None:
@@ -61,7 +61,7 @@ class Kept:
 class KeptEndpoints(EndpointsController):
     """The endpoints of a mirror; slices go with their Service, as nobody else collects them."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: MirroredOnly) -> None:
         super().__init__(kept)
         self._kept = kept
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gantry_local.apiserver.ambient import Ambient
     from gantry_local.apiserver.store import Store
     from gantry_local.client import Client
-    from gantry_local.real.wishes import Step, Wish, Wishes
+    from gantry_local.real.wishes import PodWish, Step, Wishes
 
 Object = dict[str, Any]
 EVENTS: Final = Resource("", "v1", "events", "event", "Event", namespaced=True)
@@ -132,7 +132,7 @@ class Outbox:
             self._busy.discard(uid)
             self._wake.set()  # what was said since the last look
 
-    async def _ask(self, wish: Wish, step: Step) -> bool:
+    async def _ask(self, wish: PodWish, step: Step) -> bool:
         """Send one step; False when it is to be sent again."""
         path = PODS.path(wish.namespace, wish.name, step.subresource)
         try:
@@ -145,7 +145,7 @@ class Outbox:
         self._wishes.taken(wish.uid, revision_of(answer) if shows else 0)
         return True
 
-    def _refused(self, wish: Wish, step: Step, error: ApiError) -> bool:
+    def _refused(self, wish: PodWish, step: Step, error: ApiError) -> bool:
         if error.code in _GONE:
             # Bound already, or removed: either way the mirror is told by the server.
             self._wishes.taken(wish.uid, 0)

@@ -34,7 +34,7 @@ RETRY_S: Final = 1.0
 _log = log.get("local.provisioner")
 
 
-class Action(msgspec.Struct, frozen=True):
+class VolumeAction(msgspec.Struct, frozen=True):
     """One thing to do for a claim or a volume."""
 
     kind: Literal["make", "grow", "remove"]
@@ -57,12 +57,12 @@ def _storage_class(name: str, *, grows: bool) -> Object:
     }
 
 
-def plan(claims: list[Object], volumes: list[Object]) -> list[Action]:
-    """What is to be done now."""
+def plan(claims: list[Object], volumes: list[Object]) -> list[VolumeAction]:
+    """All that is due now."""
     known = {volume["metadata"]["name"]: volume for volume in volumes}
     actions = [action for claim in claims if (action := _for_claim(claim, known)) is not None]
     released = [
-        Action("remove", name)
+        VolumeAction("remove", name)
         for name, volume in known.items()
         if _is_ours(volume)
         and (volume.get("status") or {}).get("phase") == "Released"
@@ -71,7 +71,7 @@ def plan(claims: list[Object], volumes: list[Object]) -> list[Action]:
     return actions + released
 
 
-def _for_claim(claim: Object, known: dict[str, Object]) -> Action | None:
+def _for_claim(claim: Object, known: dict[str, Object]) -> VolumeAction | None:
     meta, status = claim["metadata"], claim.get("status") or {}
     name = f"pvc-{meta['uid']}"
     if is_terminating(claim):
@@ -80,9 +80,9 @@ def _for_claim(claim: Object, known: dict[str, Object]) -> Action | None:
         wanted = claim["spec"]["resources"]["requests"]["storage"]
         has = (status.get("capacity") or {}).get("storage")
         ours = claim["spec"].get("volumeName") == name and name in known
-        return Action("grow", name, claim) if ours and wanted != has else None
+        return VolumeAction("grow", name, claim) if ours and wanted != has else None
     asked = (meta.get("annotations") or {}).get(_ASKED) == PROVISIONER
-    return Action("make", name, claim) if asked and name not in known else None
+    return VolumeAction("make", name, claim) if asked and name not in known else None
 
 
 def _is_ours(volume: Object) -> bool:
@@ -163,7 +163,7 @@ class Provisioner:
                     _log.warning("volume waits", volume=action.volume, why=str(error))
         return well
 
-    async def _carry_out(self, action: Action) -> None:
+    async def _carry_out(self, action: VolumeAction) -> None:
         name = action.volume
         if action.kind == "remove":
             self._remove(name)

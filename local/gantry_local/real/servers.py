@@ -163,8 +163,9 @@ class Servers:
         directory.mkdir(mode=0o700, exist_ok=True)
         directory.chmod(0o700)
         (directory / "etcd").mkdir(mode=0o700, exist_ok=True)
-        for stale in ("client:0", "peer:0", "certificates/apiserver.crt"):
-            (directory / stale).unlink(missing_ok=True)  # a certificate lasts for a year only
+        # A certificate lasts for a year only, so each start has its own.
+        for stale in (*self.certificate, directory / "client:0", directory / "peer:0"):
+            stale.unlink(missing_ok=True)
         key = directory / "signing-key.pem"
         if not key.exists():
             replace_file(key, new_signing_key(), mode=0o600)
@@ -179,7 +180,7 @@ class Servers:
 
     async def _ready(self, url: str) -> bool:
         with contextlib.suppress(OSError, ssl.SSLError, aiohttp.ClientError, TimeoutError):
-            ca = (self._directory / "certificates" / "apiserver.crt").read_text(encoding="ascii")
+            ca = self.certificate[0].read_text(encoding="ascii")
             trust = ssl.create_default_context(cadata=ca)
             timeout = aiohttp.ClientTimeout(total=5)
             async with (
@@ -198,6 +199,12 @@ class Servers:
                 raise GantryError(
                     f"{name} ended with {process.exited.result()}; see {self.log_file(name)}."
                 )
+
+    @property
+    def certificate(self) -> tuple[Path, Path]:
+        """The API server's certificate and its key, for others that it talks to."""
+        directory = self._directory / "certificates"
+        return directory / "apiserver.crt", directory / "apiserver.key"
 
     def log_file(self, name: str) -> Path:
         """The log of a program."""

@@ -29,8 +29,8 @@ class Step(msgspec.Struct, frozen=True):
     content_type: str = "application/json"
 
 
-class Wish(msgspec.Struct):
-    """What the kubelet has said of one pod."""
+class PodWish(msgspec.Struct):
+    """The kubelet's word on one pod."""
 
     namespace: str
     name: str
@@ -50,15 +50,15 @@ class Wishes:
     """Wishes by the pod's uid."""
 
     def __init__(self) -> None:
-        self._all: dict[str, Wish] = {}
+        self._all: dict[str, PodWish] = {}
 
-    def get(self, uid: str) -> Wish | None:
+    def get(self, uid: str) -> PodWish | None:
         """The wish about a pod, while there is one."""
         return self._all.get(uid)
 
-    def _of(self, pod: Object) -> Wish:
+    def _of(self, pod: Object) -> PodWish:
         meta = pod["metadata"]
-        fresh = Wish(meta["namespace"], meta["name"], meta["uid"])
+        fresh = PodWish(meta["namespace"], meta["name"], meta["uid"])
         return self._all.setdefault(fresh.uid, fresh)
 
     def bind(self, pod: Object, node: str) -> None:
@@ -132,7 +132,7 @@ class Wishes:
             wish.under_way = None
 
 
-def _due(wish: Wish) -> Step:
+def _due(wish: PodWish) -> Step:
     if "delete" in wish.unsent:
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": wish.uid}}
         return Step("delete", "DELETE", "", options)
