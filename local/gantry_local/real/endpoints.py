@@ -70,7 +70,12 @@ class KeptEndpoints(EndpointsController):
         service = self._kept.get(*SERVICES, *key)
         owner = None if service is None else service["metadata"]["uid"]
         for found in self._kept.all(*SLICES, key[0]):
-            reference = found["metadata"]["ownerReferences"][0]
-            if reference["name"] == key[1] and reference["uid"] != owner:
+            if _is_left(found, key[1], owner):
                 self._kept.delete(*SLICES, found)
         return super().reconcile(key)
+
+
+def _is_left(item: Object, service: str, owner: str | None) -> bool:
+    """Whether a slice is of a Service of that name, and not of the one that there is."""
+    reference = item["metadata"]["ownerReferences"][0]
+    return bool(reference["name"] == service and reference["uid"] != owner)

@@ -137,13 +137,18 @@ async def test_initial_events_end_with_a_bookmark(api: ContractApi) -> None:
         "resourceVersionMatch": "NotOlderThan",
         "allowWatchBookmarks": "true",
     }
-    async with api.watch(WIDGETS, **query) as watch:
-        kind, obj = await watch.next()
-        assert (kind, obj["metadata"]["name"]) == ("ADDED", "one")
-        kind, obj = await watch.next()
-        assert kind == "BOOKMARK"
-        assert obj["kind"] == "Widget"
-        assert obj["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    try:
+        async with api.watch(WIDGETS, **query) as watch:
+            kind, obj = await watch.next()
+            assert (kind, obj["metadata"]["name"]) == ("ADDED", "one")
+            kind, obj = await watch.next()
+            assert kind == "BOOKMARK"
+            assert obj["kind"] == "Widget"
+            assert obj["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    except Refused as refused:
+        if "WatchList feature gate" not in refused.message:
+            raise
+        pytest.skip("this server is older than 1.32, the first that does this by itself")
 
 
 async def test_an_ancient_version_is_gone(api: ContractApi) -> None:

@@ -9,69 +9,13 @@ from gantry_local.apiserver.errors import StatusError
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET
 from gantry_operator.models import generate
 from integration.operator.operator_world import World
+from support import wrong_specs
 from support.api_faults import Rule
 
 
-def placed(nodes: dict[str, Any] | None = None, topology: str = "rack") -> dict[str, Any]:
-    """An affinity with one requirement on nodes, or one term about pods."""
-    if nodes is not None:
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [nodes]}]}
-        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    term = [{"topologyKey": topology, "labelSelector": {}}]
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        pytest.param(
-            {"replicas": 3, "replication": {"minInSyncReplicas": 4}},
-            "lower it or raise replicas",
-            id="minimum",
-        ),
-        pytest.param(
-            {"replicas": 3, "storage": {"type": "EmptyDir"}}, "set replicas to 1", id="emptydir"
-        ),
-        pytest.param({"config": {"data_dir": "/tmp"}}, "remove admin_token_file", id="reserved"),
-        pytest.param({"replicas": 12}, "spec.replicas", id="range"),
-        pytest.param({"clients": {"route": "Any"}}, "spec.clients.route", id="enum"),
-        pytest.param({"resources": {"limits": {"cpu": "lots"}}}, "resources.limits", id="cpu"),
-        pytest.param(
-            {"template": {"metadata": {"labels": {"team": "a b"}}}}, "metadata.labels", id="label"
-        ),
-        pytest.param(
-            {"template": {"spec": {"affinity": {"nodeAffinity": []}}}},
-            "spec.template.spec.affinity.nodeAffinity",
-            id="affinity",
-        ),
-        pytest.param(
-            {"template": {"spec": {"tolerations": ["gpu"]}}},
-            "spec.template.spec.tolerations[0]",
-            id="toleration",
-        ),
-        pytest.param(
-            {"template": {"spec": {"topologySpreadConstraints": [{"topologyKey": "rack"}]}}},
-            "spec.template.spec.topologySpreadConstraints[0]",
-            id="spread",
-        ),
-        pytest.param(
-            {"template": {"spec": {"affinity": placed(nodes={"key": "rack", "operator": "Near"})}}},
-            "matchExpressions[0].operator",
-            id="operator",
-        ),
-        pytest.param(
-            {"template": {"spec": {"affinity": placed(topology="bad key!")}}},
-            "topologyKey",
-            id="label-key",
-        ),
-        pytest.param(
-            {"template": {"spec": {"tolerations": [{"key": "gpu", "effect": "Never"}]}}},
-            "spec.template.spec.tolerations[0].effect",
-            id="effect",
-        ),
-    ],
-)
-async def test_the_api_server_refuses_it(world: World, spec: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize("case", wrong_specs.REFUSED)
+async def test_the_api_server_refuses_it(world: World, case: str) -> None:
+    spec, words = wrong_specs.REFUSED[case]
     with pytest.raises(StatusError) as caught:
         world.group(**spec)
     assert words in str(caught.value)

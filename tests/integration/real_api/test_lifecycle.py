@@ -6,6 +6,7 @@ The tests are one story and run in their order.
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,23 @@ def test_a_killed_master_is_followed_by_another(group: CliCluster) -> None:
     )
 
 
+def test_a_volume_grows_under_its_pod(group: CliCluster) -> None:
+    before = pods(group)
+    group.gantry_applies(
+        (ROOT / "examples/brokergroup.yaml").read_text("utf-8").replace("20Gi", "21Gi")
+    )
+
+    def has_grown() -> bool:
+        claims = [c for c in group.object("pvc")["items"] if GROUP in c["metadata"]["name"]]
+        return {c["status"]["capacity"]["storage"] for c in claims} == {"21Gi"}
+
+    group.wait_for(has_grown, "the claims have what they ask for")
+    group.wait_until(settled)
+    assert {n: p["metadata"]["uid"] for n, p in pods(group).items()} == {
+        n: p["metadata"]["uid"] for n, p in before.items()
+    }
+
+
 def test_a_deleted_pod_comes_back_with_its_volume(group: CliCluster) -> None:
     _, replicas = group.broker_pods()
     before = pods(group)[replicas[0]]["metadata"]["uid"]
@@ -156,13 +174,31 @@ def test_a_deleted_claim_takes_its_directory_along(group: CliCluster) -> None:
     assert set(volumes.iterdir()) == others
 
 
+def test_a_killed_daemon_leaves_no_process_and_loses_no_object(group: CliCluster) -> None:
+    group.gantry_applies("{apiVersion: v1, kind: ConfigMap, metadata: {name: kept}}")
+    daemon = StateDir(group.directory).daemon()
+    assert daemon is not None
+    children = _children(daemon.pid)
+    assert len(children) >= 5  # three servers, a controller, the operator
+    daemon.identity.send(signal.SIGKILL)
+    group.wait_for(lambda: not any(child.alive() for child in children), "they end, too")
+    group.gantry("local", "up")
+    assert group.object("configmap", "kept") is not None
+
+
 def test_nothing_is_left_when_it_is_stopped(group: CliCluster) -> None:
     daemon = StateDir(group.directory).daemon()
     assert daemon is not None
-    group_leaders = _children(daemon.pid)
-    assert len(group_leaders) >= 4  # three servers, a controller, the operator
+    children = _children(daemon.pid)
+    assert len(children) >= 5
     group.gantry("local", "down")
-    assert [one for one in group_leaders if one.alive()] == []
+    assert [child for child in children if child.alive()] == []
+
+
+def test_a_directory_of_another_api_server_is_refused(group: CliCluster) -> None:
+    done = group.run("local", "up", "--api", "own")
+    assert done.returncode != 0
+    assert "was made with --api real" in done.stderr
 
 
 def _children(pid: int) -> list[identity.ProcessIdentity]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from gantry_local.apiserver.ambient import FixedAmbient
 from gantry_local.client import ApiError
-from gantry_local.kubelet.serving import owner_of
+from gantry_local.kubelet.logs import Logs
+from gantry_local.kubelet.serving import LogServer, owner_of
 from gantry_local.real import provisioner, servers
 from gantry_local.real.binaries import NAMES, find
 from gantry_local.real.endpoints import KeptEndpoints, MirroredOnly
@@ -39,9 +46,9 @@ def test_programs_are_found_where_they_are(tmp_path: Path) -> None:
 
 
 def test_a_signing_key_is_a_key_of_its_curve() -> None:
-    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     pem = servers.new_signing_key()
     key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert key.curve.name == "secp256r1"
     assert servers.new_signing_key() != pem
 
@@ -67,6 +74,30 @@ def test_the_owner_of_a_connection_is_its_clients() -> None:
     assert owner_of(TABLE, client, server) == 1000
     assert owner_of(TABLE, server, client) == 0
     assert owner_of(TABLE, ("127.0.0.1", 1), server) is None
+
+
+async def test_logs_are_their_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Logs(tmp_path / "logs")
+    files.begin("default", "web-0", "web").write_bytes(b"one\ntwo\n")
+    made = trustme.CA().issue_cert("127.0.0.1")
+    certificate, key = tmp_path / "crt", tmp_path / "key"
+    made.cert_chain_pems[0].write_to_path(certificate)
+    made.private_key_pem.write_to_path(key)
+    server = LogServer(files)
+    url = (
+        f"https://127.0.0.1:{await server.start(certificate, key)}/containerLogs/default/web-0/web"
+    )
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(url, params={"tailLines": "1"}, ssl=trust) as found:
+                assert (found.status, await found.read()) == (200, b"two\n")
+            monkeypatch.setattr(os, "getuid", lambda: 65533)
+            async with session.get(url, ssl=trust) as found:
+                assert found.status == 403
+    finally:
+        await server.stop()
 
 
 # Volumes
@@ -112,7 +143,13 @@ CASES: dict[str, tuple[list[Object], list[Object], list[tuple[str, str]]]] = {
     ),
     "a released volume of somebody else": (
         [],
-        [{"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Released"}}],
+        [
+            {
+                "metadata": {"name": "x"},
+                "spec": {"persistentVolumeReclaimPolicy": "Delete"},
+                "status": {"phase": "Released"},
+            }
+        ],
         [],
     ),
 }

@@ -321,3 +321,16 @@ def test_every_table_renders_a_bare_object() -> None:
         table = tables.table(resource, None, [record], {}, NOW)
         assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
         assert table["rows"][0]["cells"][0] == "x"
+
+
+def test_a_directory_keeps_its_api_server(tmp_path: Path) -> None:
+    own, real = StateDir(tmp_path / "own"), StateDir(tmp_path / "real")
+    assert own.api(None) == "own"
+    assert real.api("real") == "real"
+    assert (own.open().api, real.open("real").api) == ("own", "real")
+    # As a version wrote and reads it that knows one kind only.
+    assert "api" not in (tmp_path / "own" / "cluster.json").read_text()
+    assert (own.open("own").api, real.open().api, real.api(None)) == ("own", "real", "real")
+    for state, wanted in ((own, "real"), (real, "own")):
+        with pytest.raises(DataDirError, match="purge first, or choose another directory"):
+            state.open(wanted)
