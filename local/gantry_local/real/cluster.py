@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from gantry_protocol.errors import GantryError
+from gantry_protocol.process import log
 
 from gantry_local.apiserver.ambient import SystemAmbient
 from gantry_local.apiserver.bootstrap import kubeconfig
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from gantry_local.real.binaries import Binaries
     from gantry_local.state import Cluster, StateDir
+
+_log = log.get("local.cluster")
 
 SETTLE_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.1
@@ -185,6 +188,7 @@ class RealCluster:
 
     async def stop(self, grace_s: float = DRAIN_GRACE_S) -> None:
         """End every process, then everything else, the servers last."""
+        _log.info("cluster ends", failures=self.failures)
         if self._kubelet is not None:
             await self._kubelet.drain(grace_s)
         for task in self._tasks:

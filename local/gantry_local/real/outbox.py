@@ -151,12 +151,12 @@ class Outbox:
             self._wishes.taken(wish.uid, 0)
             return True
         self.failures[step.kind] += 1
-        _log.warning(
-            "the API server did not take it", pod=wish.name, step=step.kind, why=str(error)
-        )
+        facts = {"pod": wish.name, "step": step.kind, "why": str(error)}
         if 400 <= error.code < 500 and error.code != 429:
+            _log.error("the API server refuses what the kubelet says", **facts)
             self._wishes.taken(wish.uid, 0)  # said again, it would be refused again
             return True
+        _log.warning("the API server does not answer the kubelet", **facts)
         self._wishes.failed(wish.uid)
         return False
 

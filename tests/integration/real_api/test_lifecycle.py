@@ -121,7 +121,14 @@ def test_a_deleted_pod_comes_back_with_its_volume(group: CliCluster) -> None:
     group.wait_until(settled)
 
 
+def nothing_was_refused(cluster: CliCluster) -> bool:
+    """Whether the server took all that the kubelet has said since the daemon's start."""
+    log = StateDir(cluster.directory).daemon_log.read_text("utf-8")
+    return "the API server refuses" not in log
+
+
 def test_all_is_there_after_a_restart_of_the_cluster(group: CliCluster) -> None:
+    assert nothing_was_refused(group)
     port = StateDir(group.directory).open().port
     group.gantry("local", "down")
     group.gantry("local", "up")
@@ -180,6 +187,7 @@ def test_a_killed_daemon_leaves_no_process_and_loses_no_object(group: CliCluster
     assert daemon is not None
     children = _children(daemon.pid)
     assert len(children) >= 5  # three servers, a controller, the operator
+    assert nothing_was_refused(group)
     daemon.identity.send(signal.SIGKILL)
     group.wait_for(lambda: not any(child.alive() for child in children), "they end, too")
     group.gantry("local", "up")
@@ -187,6 +195,7 @@ def test_a_killed_daemon_leaves_no_process_and_loses_no_object(group: CliCluster
 
 
 def test_nothing_is_left_when_it_is_stopped(group: CliCluster) -> None:
+    assert nothing_was_refused(group)
     daemon = StateDir(group.directory).daemon()
     assert daemon is not None
     children = _children(daemon.pid)
