@@ -17,12 +17,15 @@ from gantry_local.state import StateDir
 from support.cli_cluster import GROUP, ROOT, CliCluster, settled
 
 TOPIC = "t"
+EXAMPLE = (ROOT / "examples/brokergroup.yaml").read_text("utf-8")
+GROWN = EXAMPLE.replace("20Gi", "21Gi")
+"""The example's group on more space, which no volume gives back."""
 
 
 @pytest.fixture(scope="module")
 def group(real: CliCluster) -> CliCluster:
     """The example's group, all in sync."""
-    real.gantry("local", "apply", "-f", str(ROOT / "examples/brokergroup.yaml"))
+    real.gantry_applies(EXAMPLE)
     real.wait_until(settled)
     return real
 
@@ -93,9 +96,7 @@ def test_a_killed_master_is_followed_by_another(group: CliCluster) -> None:
 
 def test_a_volume_grows_under_its_pod(group: CliCluster) -> None:
     before = pods(group)
-    group.gantry_applies(
-        (ROOT / "examples/brokergroup.yaml").read_text("utf-8").replace("20Gi", "21Gi")
-    )
+    group.gantry_applies(GROWN)
 
     def has_grown() -> bool:
         claims = [c for c in group.object("pvc")["items"] if GROUP in c["metadata"]["name"]]
@@ -149,7 +150,7 @@ def test_a_group_whose_pods_are_kept_goes_on(group: CliCluster) -> None:
     found = group.group()
     assert found is not None
     assert not found.get("retired")
-    group.gantry("local", "apply", "-f", str(ROOT / "examples/brokergroup.yaml"))
+    group.gantry_applies(GROWN)
     group.wait_until(settled)
     assert {name: pod["metadata"]["uid"] for name, pod in pods(group).items()} == ids
 
@@ -160,7 +161,7 @@ def test_a_deleted_group_takes_its_pods_along_and_keeps_its_data(group: CliClust
     group.wait_for(lambda: not of_the_group(group), "its pods are gone")
     group.wait_for(lambda: group.object("statefulset", f"{GROUP}-broker") is None, "and its set")
     assert claims == {claim["metadata"]["uid"] for claim in group.object("pvc")["items"]}
-    group.gantry("local", "apply", "-f", str(ROOT / "examples/brokergroup.yaml"))
+    group.gantry_applies(GROWN)
     group.wait_until(settled)
     group.gantry("produce", TOPIC, "--count", "5", "--body", "again")
     assert {"again"} <= consumed(group)
@@ -201,7 +202,7 @@ def test_nothing_is_left_when_it_is_stopped(group: CliCluster) -> None:
     children = _children(daemon.pid)
     assert len(children) >= 5
     group.gantry("local", "down")
-    assert [child for child in children if child.alive()] == []
+    group.wait_for(lambda: not any(child.alive() for child in children), "they have ended, too")
 
 
 def test_a_directory_of_another_api_server_is_refused(group: CliCluster) -> None:
