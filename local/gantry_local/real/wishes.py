@@ -96,7 +96,9 @@ class Wishes:
         if wish.gone:
             return None
         taken = not wish.unsent and wish.under_way is None
-        if taken and revision_of(pod) >= wish.revision:
+        # The answer to a binding names no revision.
+        bound = not wish.node or "nodeName" in pod["spec"]
+        if taken and bound and revision_of(pod) >= wish.revision:
             self.forget(wish.uid)
             return pod
         spec, status = pod["spec"], pod.get("status") or {}

@@ -70,6 +70,19 @@ def test_a_pod_is_bound_before_its_status_is_told() -> None:
     assert kinds == [("bind", "POST", "binding"), ("status", "PATCH", "status")]
 
 
+def test_a_bound_pod_has_its_node_until_the_server_shows_it() -> None:
+    wishes = Wishes()
+    wishes.bind(pod(5), "local")
+    wishes.next_step("u1")
+    wishes.taken("u1", 0)
+    shown = wishes.shown(pod(6))
+    assert shown is not None
+    assert shown["spec"] == {"nodeName": "local"}
+    bound = {**pod(7), "spec": {"nodeName": "local"}}
+    assert wishes.shown(bound) == bound
+    assert wishes.get("u1") is None
+
+
 def test_an_ended_pod_is_not_shown_again_and_only_its_removal_is_sent() -> None:
     wishes = Wishes()
     wishes.set_status(pod(), {"phase": "Running"})
