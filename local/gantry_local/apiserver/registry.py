@@ -18,6 +18,7 @@ from gantry_local.apiserver import (
     patches,
     scale,
     ssa,
+    structural,
 )
 from gantry_local.apiserver.admission import CRD_KEY, Options
 from gantry_local.apiserver.catalogue import Catalogue
@@ -225,6 +226,7 @@ class Registry:
         if merged is live and old is not None:
             return Written(old)
         merged = patches.clone(merged)
+        _forget_nulls(resource, merged)
         if old is None:
             return self._insert(resource, namespace, merged, options, [], None)
         return self._replace(resource, old, merged, options, [], subresource, tracked=True)
@@ -369,3 +371,11 @@ class Registry:
         obj = scale.written(resource, patches.clone(old.obj), wanted)
         written = self._replace(resource, old, obj, options, [], "scale")
         return scale.read(resource, written.record.obj)
+
+
+def _forget_nulls(resource: ResourceType, merged: Object) -> None:
+    """Null is absent wherever the real server has a Go type: nowhere in a custom resource's own."""
+    if resource.custom:
+        structural.prune(merged["metadata"], resource.schema.child("metadata"))
+    else:
+        structural.prune(merged, resource.schema)

@@ -50,6 +50,8 @@ def field_set(value: Any, schema: Schema, path: str = "") -> FieldSet:
             if item == [] and child.list_type != "atomic":
                 continue  # an empty list of items owns nothing
             below = field_set(item, child, f"{path}.{name}")
+            if not below and item and _is_granular_map(item, child) and name in schema.properties:
+                continue  # nor does what holds nothing but such lists
             if below and name not in schema.properties:
                 below = {SELF: {}, **below}  # a map's key is itself something that was set
             found[fieldsets.field_key(name)] = below
@@ -177,7 +179,8 @@ def _remove_child(key: str, item: Any, schema: Schema, gone: FieldSet, keep: Fie
     if not _is_container(item, child):
         return item
     rest = remove(item, child, node, kept or {})
-    return rest if rest or kept is not None else UNSET
+    # What is emptied and still somebody's is null: the real one returns no map for an empty one.
+    return rest or (UNSET if kept is None else None)
 
 
 def keyed_items(

@@ -29,6 +29,25 @@ async def test_a_field_no_longer_applied_is_removed(api: ContractApi) -> None:
     assert obj["data"] == {"a": "1"}
 
 
+async def test_a_map_that_is_emptied_and_still_applied_is_null(api: ContractApi) -> None:
+    """Which a built-in kind takes for absent, and a custom resource refuses."""
+    await api.apply(ONE, config_map("one", a="1"))
+    assert "data" not in await api.apply(ONE, config_map("one") | {"data": {}})
+    await api.apply(f"{WIDGETS}/one", widget("one", options={"x": "1"}))
+    with pytest.raises(Refused) as refused:
+        await api.apply(f"{WIDGETS}/one", widget("one", options={}))
+    assert refused.value.code == 422
+    assert "spec.options" in refused.value.fields
+    assert "options" not in (await api.apply(f"{WIDGETS}/one", widget("one")))["spec"]
+
+
+async def test_what_holds_only_an_empty_list_of_items_goes_with_them(api: ContractApi) -> None:
+    await api.apply(f"{WIDGETS}/one", widget("one", parts=[{"name": "x"}]))
+    with pytest.raises(Refused) as refused:
+        await api.apply(f"{WIDGETS}/one", widget("one", parts=[]))
+    assert (refused.value.code, "spec" in refused.value.fields) == (422, True)
+
+
 async def test_a_field_of_two_appliers_survives_one_of_them(api: ContractApi) -> None:
     await api.apply(ONE, config_map("one", a="1", shared="x"), "one")
     await api.apply(ONE, config_map("one", shared="x"), "two")

@@ -246,7 +246,8 @@ def test_an_emptied_container_of_a_former_update_goes_with_its_last_field() -> N
         live, [{**ssa.entries(live)[0], "manager": "one", "operation": "Apply"}]
     )
     live["metadata"]["managedFields"][0]["fieldsV1"] = {"f:spec": {"f:map": {"f:k": {"f:x": {}}}}}
-    assert apply(live, obj(a=1, map={}))["spec"] == {"a": 1, "map": {}}
+    assert apply(live, obj(a=1, map={}))["spec"] == {"a": 1, "map": None}  # nobody takes it out
+    assert apply(live, obj(a=1))["spec"] == {"a": 1}
 
 
 def test_an_update_back_to_the_same_changes_no_ownership() -> None:
