@@ -191,7 +191,9 @@ class MemberView(AdminView):
     -1 when none came; ``last_heartbeat_age_ms`` is None when none came. ``disk_stuck`` says why a
     disk that is nearly full takes nothing more, ``log_damage`` what of its log is damaged and was
     not repaired; both are empty otherwise. ``tier`` is None without one. ``drain`` is given by the
-    master of a group that is being drained.
+    master of a group that is being drained. ``settings`` is the fingerprint of the configuration
+    file whose settings are in force, as far as they are applied while running; empty if it does not
+    say. ``settings_refused`` says why a newer one is not.
     ``fenced``: people have taken it out of the group for a while.
     ``refused``: its registration was refused, since it knows of epochs that this quorum never
     decided; ``epoch`` and ``max_offset`` are then what that said.
@@ -217,6 +219,8 @@ class MemberView(AdminView):
     refused: bool = False
     drain: DrainView | None = None
     fenced: bool = False
+    settings: str = ""
+    settings_refused: str = ""
 
 
 class LossView(AdminView):

@@ -153,6 +153,8 @@ NO_NAMES = frozenset(
         "register_check_code",
         "resource",
         "resource_filter",
+        "settings",  # a hash
+        "settings_refused",
         "stats_key",
         "stats_name",
         "store_host",

@@ -111,7 +111,7 @@ class GroupDrain:
         self._transactions = transactions
         self._elsewhere = elsewhere
         self._handing = handing
-        self._grace_s = grace_s
+        self.grace_s = grace_s
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False  # the mastership
@@ -171,7 +171,7 @@ class GroupDrain:
         if not self._is_closed:
             self._is_closed = may_close(
                 waited_s=now_s - began_s,
-                grace_s=self._grace_s,
+                grace_s=self.grace_s,
                 quiet_s=now_s - self._sent_s,
                 producers=self._sessions.producer_groups(),
             )

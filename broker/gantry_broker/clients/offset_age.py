@@ -52,7 +52,7 @@ class OffsetAge:
         self._offsets = offsets
         self._has_members = has_members
         self._changed = changed
-        self._kept_hours = kept_hours
+        self.kept_hours = kept_hours
         self._take_popped = take_popped
         self._popped: AbstractSet[str] = frozenset()
         self._loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class OffsetAge:
                     _log.info(
                         "offsets that nobody used are forgotten",
                         count=self.expired - before,
-                        unused_hours=self._kept_hours,
+                        unused_hours=self.kept_hours,
                     )
                 self._timer = self._loop.call_at(next_s, self._hour_passed)
                 return
@@ -92,7 +92,7 @@ class OffsetAge:
             return
         if group in self._popped or self._has_members(group):
             self._offsets.touch(*key)
-        elif 0 < self._kept_hours <= unused_hours:
+        elif 0 < self.kept_hours <= unused_hours:
             self._offsets.forget(*key)
             self.expired += 1
         else:

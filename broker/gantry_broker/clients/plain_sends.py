@@ -141,7 +141,7 @@ class PlainSender:
         max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
         self._view: SendView = view
-        self._max_batch_messages = max_batch_messages
+        self.max_batch_messages = max_batch_messages
         self._drain: Draining | None = None
         self._traffic = traffic
         self._clock = clock
@@ -317,13 +317,13 @@ class PlainSender:
         )
         if wanted_level(asked) > 0:
             raise RecordError(_DELAYED_BATCH)
-        most = self._max_batch_messages
+        most = self.max_batch_messages
         run = scan_run(request.body, common, _SPECIAL, most)
         return self._batch_one_by_one(request.body, common) if run is None else run
 
     def _batch_one_by_one(self, body: bytes, common: MessageRecord) -> Records:
         """The long way, which says what is wrong with a batch."""
-        messages = split_batch(body, self._max_batch_messages)
+        messages = split_batch(body, self.max_batch_messages)
         if not messages:
             raise RecordError("The batch holds no message.")
         for message in messages:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -54,6 +54,7 @@ from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.questions import question_numbers
+from gantry_broker.clients.quotas import Quotas
 from gantry_broker.clients.recall import Recalls
 from gantry_broker.clients.replies import Replies
 from gantry_broker.clients.resent import RESENT, ResentSends
@@ -103,6 +104,16 @@ class _Roomy:
 
 _ROOMY = _Roomy()
 _STAYING = Staying()
+
+
+class Tuning(NamedTuple):
+    """Settings that may change during a mastership; as the arguments of a ``ClientProcessor``."""
+
+    policy: Policy
+    quotas: Quotas | None
+    offsets_kept_hours: int
+    max_batch_messages: int
+    drain_grace_s: float
 
 
 class ClientProcessor:
@@ -169,21 +180,19 @@ class ClientProcessor:
             lambda name: self._sessions.group(name) is not None,
         )
         self._positions = positions
-        has_read = None if throttle is None else throttle.has_read
         self._puller = Puller(
             view,
             self._sessions,
             positions.commit,
             self.traffic,
             positions.refuse_new,
-            has_read,
+            self._has_read,
             replicas,
         )
         policy = policy or Policy()
         self.transactions = Transactions(view, policy, lambda: int(clock() * 1000), levels)
         self._rounds = Rounds(
             self.transactions,
-            policy,
             producers=self._sessions.producers,
             commit=positions.commit,
             creation=self._creation,
@@ -231,7 +240,7 @@ class ClientProcessor:
             lambda: int(clock() * 1000),
             self.traffic,
             positions.refuse_new,
-            has_read,
+            self._has_read,
         )
         self.lite = LiteRequests(
             view,
@@ -458,6 +467,21 @@ class ClientProcessor:
         self.lite.connection_closed(conn)
         self.resent.connection_closed(conn)
         self._sessions.connection_closed(conn)
+
+    def tune(self, tuning: Tuning) -> None:
+        """Other settings from now on; what waits already waits as it was told."""
+        self._sender.max_batch_messages = tuning.max_batch_messages
+        self.age.kept_hours = tuning.offsets_kept_hours
+        self.drain.grace_s = tuning.drain_grace_s
+        self.transactions.tune(tuning.policy)
+        if self.throttle is not None:
+            self.throttle.change(tuning.quotas or Quotas())
+        elif tuning.quotas is not None:
+            self.throttle = Throttle(tuning.quotas)
+
+    def _has_read(self, topic: str, size_bytes: int) -> None:
+        if self.throttle is not None:
+            self.throttle.has_read(topic, size_bytes)
 
     def flush_offsets(self, done: Callable[[], None]) -> None:
         """Write committed offsets to the log now, for a master that is about to leave.

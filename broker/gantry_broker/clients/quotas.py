@@ -94,6 +94,12 @@ class Meter:
         self._quotas = quotas
         self._ledgers: dict[str, _Ledger] = {}
 
+    def change(self, quotas: Quotas) -> None:
+        """Other quotas from now on; what was granted is paid for first."""
+        self._quotas = quotas
+        for tenant, ledger in self._ledgers.items():
+            ledger.quota = self._quota_of(tenant)
+
     def send(
         self, tenant: str, messages: int, size_bytes: int, now_s: float, patience_s: float
     ) -> float | None:
@@ -125,9 +131,11 @@ class Meter:
                 self._forget_paid(now_s)
             if len(self._ledgers) >= MAX_TENANTS:
                 tenant = REST
-            quota = self._quotas.tenants.get(tenant, self._quotas.per_tenant)
-            ledger = self._ledgers.setdefault(tenant, _Ledger(quota))
+            ledger = self._ledgers.setdefault(tenant, _Ledger(self._quota_of(tenant)))
         return ledger
+
+    def _quota_of(self, tenant: str) -> Quota:
+        return self._quotas.tenants.get(tenant, self._quotas.per_tenant)
 
     def _forget_paid(self, now_s: float) -> None:
         paid = [name for name, item in self._ledgers.items() if item.is_paid(now_s)]

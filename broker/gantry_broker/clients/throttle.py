@@ -90,6 +90,10 @@ class Throttle:
             return handler(conn, request)
         return self._hold(conn, request, handler, now_s + wait_s)
 
+    def change(self, quotas: Quotas) -> None:
+        """Other quotas from now on; who is held already is served when that was promised."""
+        self._meter.change(quotas)
+
     def has_read(self, topic: str, size_bytes: int) -> None:
         """A pull has returned so much."""
         now_s = asyncio.get_running_loop().time()

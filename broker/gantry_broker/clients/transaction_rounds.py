@@ -24,7 +24,6 @@ from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.core.reading import read_record
-from gantry_broker.clients.core.transactions.ledger import Policy
 from gantry_broker.clients.core.transactions.records import (
     GIVEN_UP_TOPIC,
     GROUP,
@@ -53,8 +52,7 @@ class Rounds:
     """See the module.
 
     Args:
-        transactions: what is open.
-        policy: when a round begins.
+        transactions: what is open, and when a round begins.
         producers: the members of a producer group that are connected now.
         commit: remembers a position in the log: group, topic, queue id, offset.
         creation: makes the topic of what is given up.
@@ -64,7 +62,6 @@ class Rounds:
     def __init__(
         self,
         transactions: Transactions,
-        policy: Policy,
         *,
         producers: Callable[[str], list[ConsumerMember]],
         commit: Callable[[str, str, int, int], bool],
@@ -72,7 +69,6 @@ class Rounds:
         may_be_asked: Callable[[Connection, str], bool] = lambda conn, topic: True,
     ) -> None:
         self._transactions = transactions
-        self._interval_s = policy.interval_ms / 1000
         self._producers = producers
         self._commit = commit
         self._creation = creation
@@ -84,6 +80,10 @@ class Rounds:
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._wait(self._interval_s)
+
+    @property
+    def _interval_s(self) -> float:
+        return self._transactions.policy.interval_ms / 1000
 
     def close(self) -> None:
         """The mastership is over: ask nobody any more."""

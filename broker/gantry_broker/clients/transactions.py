@@ -133,7 +133,7 @@ class Transactions:
         self.ledger = Ledger(policy)
         self.counters = Counters()
         self.failure = ""
-        self._policy = policy
+        self.policy = policy
         self._now_ms = now_ms
         self._held: deque[tuple[Connection, RemotingCommand, MayTouch]] = deque()
         self._last_ended: tuple[int, Ended] | None = None  # where the newest op record stands
@@ -145,6 +145,10 @@ class Transactions:
         self._has_news = False  # something was confirmed meanwhile
         self._unsubscribe = view.store.subscribe(self._arrived, {HALF_TOPIC, OP_TOPIC})
         self._begin(self._read_log())
+
+    def tune(self, policy: Policy) -> None:
+        """Another policy from now on; who is to be asked at some time already is asked then."""
+        self.policy = self.ledger.policy = policy
 
     def close(self) -> None:
         """The mastership is over."""
@@ -362,7 +366,7 @@ class Transactions:
             tables.take(parse_op(entry.peek.properties, entry.body) for entry in entries)
             at += len(entries)
             yield 0.0
-        self.ledger = Ledger(self._policy, tables.found)
+        self.ledger = Ledger(self.policy, tables.found)
         if tables.found is None and committed.query(GROUP, OP_TOPIC, 0) is not None:
             raise MissingRecordsError(
                 f"The table of open transactions is not in {OP_TOPIC} from record {start} on, where"

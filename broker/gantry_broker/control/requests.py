@@ -75,6 +75,8 @@ class Report(NamedTuple):
         log_damage: what of the log is damaged and was not repaired; empty while nothing is.
         drain: of the group, by its master; None where there is none.
         takeover: by a master.
+        settings: fingerprint of the configuration file whose settings are in force; empty for none.
+        settings_refused: why a newer one is not; empty if it is.
     """
 
     epoch: Epoch
@@ -89,6 +91,8 @@ class Report(NamedTuple):
     log_damage: str = ""
     drain: DrainReport | None = None
     takeover: TakeoverReport | None = None
+    settings: str = ""
+    settings_refused: str = ""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -146,6 +150,8 @@ def heartbeat(
         drain_waits_for=None if drain is None else drain.waits_for or None,
         last_write_ms=None if takeover is None else takeover.last_ms,
         first_write_ms=None if takeover is None else takeover.first_ms,
+        settings=report.settings or None,
+        settings_refused=report.settings_refused or None,
     )
 
 

@@ -7,7 +7,7 @@ from gantry_broker.clients.access import ClusterUsers
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.drain import GRACE_S, Leaving
-from gantry_broker.clients.processor import Disk
+from gantry_broker.clients.processor import Disk, Tuning
 from gantry_broker.clients.quotas import Quotas
 from gantry_broker.clients.suggestions import Replicas
 from gantry_broker.clients.throttle import Throttle
@@ -46,6 +46,16 @@ class ClientOptions(NamedTuple):
             settings.offsets_kept_hours,
             settings.max_batch_messages,
             settings.drain_grace_s,
+        )
+
+    def tuning(self) -> Tuning:
+        """The part that may change during a mastership."""
+        return Tuning(
+            self.policy,
+            self.quotas,
+            self.offsets_kept_hours,
+            self.max_batch_messages,
+            self.drain_grace_s,
         )
 
     def processor(

@@ -78,6 +78,12 @@ _ABOUT_MEMBER: dict[int, Callable[[ReplicationGroup, RemotingCommand], RemotingC
 }
 
 
+def _tune(group: ReplicationGroup, options: GroupOptions) -> None:
+    """Settings that have changed, for a group whose volume is read; it may not have begun yet."""
+    group.options = options
+    group.tier.tune(options)
+
+
 class HostedGroup(Watcher):
     """See the module.
 
@@ -115,6 +121,7 @@ class HostedGroup(Watcher):
         self.stores = stores
         self._client_options = options
         self._options: GroupOptions | None = None
+        self._tuned: GroupOptions | None = None
         self._shared: SharedResources | None = None
         self._anew: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -152,18 +159,31 @@ class HostedGroup(Watcher):
         """
         self.port = await self.remoting.start(host, port)
 
+    def tune(self, client_options: ClientOptions, options: GroupOptions) -> None:
+        """Take over settings that have changed, now and whenever the group begins anew."""
+        self._client_options, self._tuned = client_options, options
+        if self._options is not None:
+            self._options = options
+        if self.group is not None:
+            _tune(self.group, options)
+        if self.processor is not None:
+            self.processor.tune(client_options.tuning())
+
     async def open(self, options: GroupOptions, shared: SharedResources) -> None:
         """Read the volume.
 
         Raises:
             GantryError: it is damaged, or not this group's.
         """
-        self._options, self._shared = options, shared
+        self._options = options = options if self._tuned is None else self._tuned
+        self._shared = shared
         opening = asyncio.ensure_future(ReplicationGroup.open(options, shared))
         try:
             await asyncio.shield(opening)
         finally:  # the thread that reads it cannot be stopped, and must not outlive the lock
             self.group = await opening
+        if self._tuned is not None:  # perhaps meanwhile
+            _tune(self.group, self._tuned)
         self.group.watcher = self
         self.router.about_member = {
             code: partial(answer, self.group) for code, answer in _ABOUT_MEMBER.items()

@@ -14,6 +14,7 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from gantry_broker.control.line import ControllerLine
 from gantry_broker.host import metrics
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import HostedGroup
+from gantry_broker.host.live_settings import LiveSettings, SettingsFile
 from gantry_broker.host.port_map import election_priority
 from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.host.tracing import BrokerTracing
@@ -67,9 +69,10 @@ class BrokerServer:
         stores: where fronts are served from all of them; None where none are.
     """
 
-    def __init__(self, settings: BrokerSettings) -> None:
-        """Nothing is opened before ``run``."""
+    def __init__(self, settings: BrokerSettings, file: SettingsFile | None = None) -> None:
+        """Nothing is opened before ``run``; ``file`` is where other settings may come from."""
         self.settings = settings
+        self._file = file
         self.http_port = settings.http_port
         client_options = ClientOptions.of(settings)
         turns, limits = Turns(), fair_limits()
@@ -199,7 +202,21 @@ class BrokerServer:
             groups=len(self.hosted),
             group=self.hosted[0].name,
         )
+        live = LiveSettings(
+            settings, self._file, partial(self._tune, shared, data_dir.path), shared.settings
+        )
+        live.start()
+        stack.push_async_callback(live.stop)
         return shared, [self._options(hosted, data_dir.path) for hosted in self.hosted]
+
+    def _tune(self, shared: SharedResources, directory: Path, settings: BrokerSettings) -> None:
+        """Put settings in force that have changed; all that is ``LIVE`` is told here, each time."""
+        self.settings = settings
+        shared.access.logs_all = settings.access_log == "all"
+        shared.disk_space.watermarks = settings.watermarks
+        client_options = ClientOptions.of(settings)
+        for hosted in self.hosted:
+            hosted.tune(client_options, self._options(hosted, directory))
 
     async def _stop_groups(self) -> None:
         await asyncio.gather(*(hosted.stop() for hosted in self.hosted))
@@ -249,8 +266,10 @@ class BrokerServer:
         return web.json_response(administration.status(hosted.group, hosted.router, drain))
 
 
-async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
-    """Run one broker until ``stop`` is set.
+async def serve(
+    settings: BrokerSettings, stop: asyncio.Event, file: SettingsFile | None = None
+) -> None:
+    """Run one broker until ``stop`` is set; ``file`` is where other settings may come from.
 
     Raises:
         GantryError: an operating error, as one sentence.
@@ -263,7 +282,7 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
     if settings.tier_url is not None:
         sys.setswitchinterval(SWITCH_S)
     runtime.collect_seldom()
-    await BrokerServer(settings).run(stop)
+    await BrokerServer(settings, file).run(stop)
 
 
 def limits_for(groups: int, heartbeat_timeout_ms: int) -> Limits:

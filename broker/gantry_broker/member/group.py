@@ -194,7 +194,7 @@ class ReplicationGroup:
             self._fail,
         )
         self.tier.start(
-            options,
+            self.options,
             shell_log,
             shared,
             trimmed=lambda start: self.step(ev.LogTrimmed(start)),
@@ -553,6 +553,8 @@ class ReplicationGroup:
             log_damage=self.repairs.told(),
             drain=self.watcher.drain_report(),
             takeover=self.writes.takeover(facts.confirm),
+            settings=self._shared.settings.applied,
+            settings_refused=self._shared.settings.refused,
         )
 
     def _learned(self, view: ControllerView) -> None:

@@ -27,6 +27,20 @@ from gantry_broker.tier.shared import SharedTier
 SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
 
 
+class SettingsTold:
+    """The word of this process about its settings, for heartbeats.
+
+    Attributes:
+        applied: fingerprint of the configuration file whose settings are in force; empty before
+            one was read, or where there is none.
+        refused: why a newer file is not; empty if it is.
+    """
+
+    def __init__(self) -> None:
+        self.applied = ""
+        self.refused = ""
+
+
 class SharedResources:
     """See the module.
 
@@ -43,6 +57,7 @@ class SharedResources:
         access: users of the cluster.
         tier: of all groups; None before the first one that has a tier has begun.
         ha_port: of the listener; 0 before ``start``.
+        settings: those of the process, as far as they change while it runs.
     """
 
     def __init__(
@@ -69,6 +84,7 @@ class SharedResources:
         self.readers = ThreadPoolExecutor(cold_reads.THREADS, thread_name_prefix="cold-read")
         self.tier: SharedTier | None = None
         self.ha_port = 0
+        self.settings = SettingsTold()
 
     async def start(self, host: str, ha_port: int) -> None:
         """Listen for replicas and connect to the controllers.

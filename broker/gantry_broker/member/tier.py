@@ -107,6 +107,11 @@ class GroupTier:
         self.follow(service)
         service.start()
 
+    def tune(self, options: GroupOptions) -> None:
+        """Take over what may change while the group takes part: how much is kept without a tier."""
+        if self.retention is not None:
+            self.retention.kept = options.kept
+
     def follow(self, service: TierService) -> None:
         """Tell ``service`` of each rise of confirm, once what is confirmed can be read."""
         self.service = service

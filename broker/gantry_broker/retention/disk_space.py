@@ -85,6 +85,7 @@ class DiskSpace:
         has_room: whether somebody may hand a mastership over to here for want of room: below the
             mark from which on messages are taken again, so that it is not handed back soon.
         turn: held by the group that makes room now.
+        watermarks: when to refuse, from the next look on.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class DiskSpace:
         self.has_room = False  # until the disk has said so
         self.turn = asyncio.Lock()
         self._directory = directory
-        self._watermarks = watermarks
+        self.watermarks = watermarks
         self._look = look
         self._now_s = now_s
         self._met_full_s: float | None = None  # when a write found no room
@@ -124,12 +125,12 @@ class DiskSpace:
     @property
     def is_nearly_full(self) -> bool:
         """Whether the oldest messages are to make room."""
-        return self._watermarks.nearly_full(self.usage)
+        return self.watermarks.nearly_full(self.usage)
 
     @property
     def fills(self) -> bool:
         """Whether that is not far."""
-        return self._watermarks.nearly_full(self.usage, ahead_percent=FILLS_PERCENT)
+        return self.watermarks.nearly_full(self.usage, ahead_percent=FILLS_PERCENT)
 
     def look(self) -> None:
         """Look once; a disk that does not say changes nothing."""
@@ -138,7 +139,7 @@ class DiskSpace:
         except OSError as error:
             _log.warning("the disk does not say how full it is", reason=error)
             return
-        was, marks = self.refusing, self._watermarks
+        was, marks = self.refusing, self.watermarks
         met_full = self._met_full_s is not None and self._now_s() < self._met_full_s + HOLD_S
         self.refusing = met_full or marks.refuses(self.usage, refusing=was)
         self.has_room = not met_full and not marks.refuses(self.usage, refusing=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 from gantry_broker.host import guard
+from gantry_broker.host.live_settings import SettingsFile
 from gantry_broker.host.server import serve
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.process.config import settings_options
@@ -28,7 +31,7 @@ def broker(**flags: object) -> int:
     return run_process(
         "broker",
         BrokerSettings,
-        serve,
+        partial(serve, file=SettingsFile.of(flags)),
         flags,
         before=lambda settings: guard.stand(settings.frozen_end_ms),
     )

@@ -50,6 +50,8 @@ def member_view(
         log_start=-1 if row is None else row.beat.log_start,
         disk_stuck="" if row is None else row.beat.disk_stuck,
         log_damage="" if row is None else row.beat.log_damage,
+        settings="" if row is None else row.beat.settings,
+        settings_refused="" if row is None else row.beat.settings_refused,
         last_heartbeat_age_ms=None if age_s is None else round(age_s * 1000),
         in_sync=member.broker_id in group.sync_state_set,
         tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),

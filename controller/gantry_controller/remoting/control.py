@@ -200,6 +200,8 @@ class ControllerRequests:
             drain=_drain(header),
             last_write_ms=header.last_write_ms,
             first_write_ms=header.first_write_ms,
+            settings=(header.settings or "")[:TIER_REASON_MAX_CHARS],
+            settings_refused=(header.settings_refused or "")[:TIER_REASON_MAX_CHARS],
         )
         self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 

@@ -67,6 +67,8 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     drain: DrainRow | None = None
     last_write_ms: Int64 | None = None
     first_write_ms: Int64 | None = None
+    settings: str | None = None
+    settings_refused: str | None = None
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -159,6 +161,8 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         drain=drain,
         last_write_ms=header.last_write_ms,
         first_write_ms=header.first_write_ms,
+        settings=header.settings,
+        settings_refused=header.settings_refused,
     )
 
 
@@ -196,4 +200,6 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         drain_waits_for=drain.waits_for,
         last_write_ms=row.last_write_ms,
         first_write_ms=row.first_write_ms,
+        settings=row.settings,
+        settings_refused=row.settings_refused,
     )

@@ -36,6 +36,9 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     (``gantry_protocol.admin.DrainView``); ``drain_waits_for`` has as many characters.
     ``last_write_ms`` and ``first_write_ms`` are given by a master: the store times of the newest
     record of the masters before it, and of the first one that was confirmed in its own mastership.
+    ``settings`` is the fingerprint of the configuration file whose settings are in force, as far as
+    they are applied while running; ``settings_refused`` says why a newer one is not, in at most 256
+    characters.
     """
 
     cluster_name: str
@@ -70,6 +73,8 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     drain_waits_for: str | None = None
     last_write_ms: Int64 | None = None
     first_write_ms: Int64 | None = None
+    settings: str | None = None
+    settings_refused: str | None = None
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

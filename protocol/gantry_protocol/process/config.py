@@ -9,6 +9,7 @@ default; unknown variables are not, since other programs share the environment. 
 as a cluster on one machine does: whatever a person writes anywhere wins over it.
 """
 
+import hashlib
 import os
 import tomllib
 import types
@@ -104,7 +105,8 @@ def load_settings(
     """
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     environment = os.environ if env is None else env
-    file = given.pop("config", None) or environment.get(CONFIG_VARIABLE) or toml_path
+    given.pop("config", None)
+    file = config_file(flags, environment) or toml_path
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}  # field → how the person named it
     _take_variables(model, environment, fallback_name, values, origins)
@@ -121,6 +123,20 @@ def load_settings(
         return model.model_validate(values)
     except ValidationError as error:
         raise ConfigError(_explain(error, origins)) from error
+
+
+def config_file(
+    flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None
+) -> Path | None:
+    """The configuration file that a flag or the environment names; None if neither does."""
+    environment = os.environ if env is None else env
+    named = (flags or {}).get("config") or environment.get(CONFIG_VARIABLE)
+    return Path(named) if named else None
+
+
+def fingerprint(text: bytes) -> str:
+    """A short hash of a configuration file, by which a process says what it has read."""
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _take_variables(

@@ -84,7 +84,7 @@ class KnownUsers:
         self.key = key
         self._keys: tuple[bytes, ...] = ()
         self._keys_until_s = 0.0
-        self._logs_all = logs_all
+        self.logs_all = logs_all
         self._wait_s, self._gap_s = (WAIT_S, GAP_S) if may_wait else (0.0, LOOK_EVERY_S)
         self._index = -1
         self._listeners: list[Callable[[], None]] = []
@@ -144,12 +144,12 @@ class KnownUsers:
         """Count and log a decision about a request: its code, or its method."""
         if denied is None:
             self.allowed += 1
-            if self._logs_all:
+            if self.logs_all:
                 _log.info("request allowed", code=what, user=user, address=source)
             return
         self.denied[denied.reason] += 1
         silent = 0
-        if not self._logs_all:
+        if not self.logs_all:
             now_s = time.monotonic()
             who = f"({denied.reason})" if denied.reason in NOBODYS else user  # no user's name
             until_s, count = self._quiet.get(who, (0.0, 0))

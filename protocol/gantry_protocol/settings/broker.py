@@ -1,7 +1,7 @@
 """Settings of a broker, as people make them in `spec.config`, `spec.tier` and `spec.retention`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -238,3 +238,30 @@ class TierSettings(Settings):
         "unless config says otherwise), so up to one more stays, and nothing goes that is not in "
         "the tier.",
     )
+
+
+LIVE: Final = frozenset(
+    {
+        "access_log",
+        "disk_refuse_percent",
+        "disk_spare_bytes",
+        "disk_take_percent",
+        "drain_grace_s",
+        "max_batch_messages",
+        "offsets_kept_hours",
+        "quotas",
+        "retention_bytes",
+        "retention_hours",
+        "retention_when_full",
+        "transaction_check_interval_s",
+        "transaction_check_max",
+        "transaction_timeout_s",
+    }
+)
+"""Settings that a broker applies while it runs, when its configuration file says another value.
+
+Each is read anew by every decision that it is for, so that none rests on two values, and members of
+a group may have different ones for a while: of none does the log, an epoch or an answer of another
+member depend. Never here: places, ports, names, the format of what is stored or replicated, and
+times that two processes rest on, such as those of heartbeats.
+"""

@@ -205,7 +205,7 @@ async def test_processes_on_the_way_of_messages_collect_seldom(
     told: list[str] = []
 
     class Server:
-        def __init__(self, _: object) -> None: ...
+        def __init__(self, *_: object) -> None: ...
 
         async def run(self, _: asyncio.Event) -> None:
             told.append("run")

@@ -90,6 +90,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     drain: DrainReport | None = None
     last_write_ms: int | None = None
     first_write_ms: int | None = None
+    settings: str = ""
+    settings_refused: str = ""
 
 
 class BrokerSigns(msgspec.Struct, gc=False):
@@ -102,7 +104,8 @@ class BrokerSigns(msgspec.Struct, gc=False):
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
         shown: what watchers are told of it: alive, draining, the tier, a stuck disk, damage,
-            whether its group is drained, and when it was written to first in its mastership.
+            whether its group is drained, when it was written to first in its mastership, and the
+            settings that it has.
     """
 
     beat: Heartbeat
@@ -192,6 +195,8 @@ class HeartbeatTable:
             beat.draining is not old.draining
             or beat.drain != old.drain
             or beat.first_write_ms != old.first_write_ms
+            or beat.settings != old.settings
+            or beat.settings_refused != old.settings_refused
         )
         if sooner or is_other or beat.tier != old.tier or is_trouble:
             self._show(key, row, alive=True)
@@ -290,7 +295,17 @@ class HeartbeatTable:
         stuck, damaged = bool(row.beat.disk_stuck), bool(row.beat.log_damage)
         drain = None if row.beat.drain is None else row.beat.drain.done
         news = None if tier is None else tier.news
-        shown = (alive, row.beat.draining, news, stuck, damaged, drain, row.beat.first_write_ms)
+        shown = (
+            alive,
+            row.beat.draining,
+            news,
+            stuck,
+            damaged,
+            drain,
+            row.beat.first_write_ms,
+            row.beat.settings,
+            row.beat.settings_refused,
+        )
         if shown != row.shown:
             self.alive += alive - bool(row.shown[0])
             row.shown = shown

@@ -1,0 +1,158 @@
+"""``LiveSettings``: applies what the configuration file says of ``LIVE`` settings while running.
+
+The file is the one that the process began with, so a process that starts again has the values that
+one that runs was given, and it outlives whoever wrote it. It is read once a second, and compared
+with what was read before: a Kubernetes volume changes under the process. Flags and variables
+outrank it, as at the start.
+
+What it refuses: a file that could not be started with. Its settings stay out, all of them; those
+before hold, and the reason is told. Settings that are not ``LIVE`` wait for the next start.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.process import log
+from gantry_protocol.process.config import config_file, fingerprint, load_settings
+from gantry_protocol.settings.broker import LIVE
+
+from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.member.shared_resources import SettingsTold
+
+LOOK_S = 1.0
+REASON_MAX_CHARS = 256
+
+_log = log.get("settings")
+
+
+class Found(NamedTuple):
+    """One look at the file.
+
+    Attributes:
+        print: of its bytes.
+        wished: what it says; None where it cannot be started with.
+        refused: why not; empty otherwise.
+    """
+
+    print: str
+    wished: BrokerSettings | None
+    refused: str = ""
+
+
+def merged(running: BrokerSettings, wished: BrokerSettings) -> BrokerSettings:
+    """The settings of a running process with the ``LIVE`` ones of a file."""
+    values = {name: getattr(wished, name) for name in LIVE}
+    return BrokerSettings.model_validate(dict(running) | values)
+
+
+def changed(before: BrokerSettings, after: BrokerSettings) -> list[str]:
+    """Names of the ``LIVE`` settings that differ."""
+    return sorted(name for name in LIVE if getattr(before, name) != getattr(after, name))
+
+
+class SettingsFile:
+    """The configuration file of this process, to be read again as it was read at the start.
+
+    Args:
+        path: where it is.
+        flags: of the command line.
+        table: of the file.
+    """
+
+    def __init__(self, path: Path, flags: Mapping[str, Any], table: str = "broker") -> None:
+        self.path = path
+        self._flags = dict(flags) | {"config": path}
+        self._table = table
+
+    @classmethod
+    def of(cls, flags: Mapping[str, Any]) -> "SettingsFile | None":
+        """The one that flags or the environment name; None if neither does."""
+        path = config_file(flags)
+        return None if path is None else cls(path, flags)
+
+    def read(self, known: str) -> Found | None:
+        """What it says, blocking; None if that is known, or it cannot be read or changes now."""
+        text = self._text()
+        if text is None or fingerprint(text) == known:
+            return None
+        try:
+            wished = load_settings(BrokerSettings, self._flags, table=self._table)
+            refused = ""
+        except ConfigError as error:
+            wished, refused = None, str(error)[:REASON_MAX_CHARS]
+        return Found(fingerprint(text), wished, refused) if self._text() == text else None
+
+    def _text(self) -> bytes | None:
+        try:
+            return self.path.read_bytes()
+        except OSError:
+            return None
+
+
+class LiveSettings:
+    """See the module.
+
+    Args:
+        settings: what the process began with.
+        file: where others may come from; None where nothing ever changes.
+        apply: called with all settings whenever one has changed.
+        told: is kept up to date.
+
+    Attributes:
+        settings: in force.
+        changes: how often others were applied.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        file: SettingsFile | None,
+        apply: Callable[[BrokerSettings], None],
+        told: SettingsTold,
+    ) -> None:
+        self.settings = settings
+        self.changes = 0
+        self._file = file
+        self._apply = apply
+        self._told = told
+        self._seen = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        if self._file is not None:
+            self._task = asyncio.create_task(self._run(self._file))
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self, file: SettingsFile) -> None:
+        while True:
+            found = await asyncio.to_thread(file.read, self._seen)
+            if found is not None:
+                self.take(found)
+            await asyncio.sleep(LOOK_S)
+
+    def take(self, found: Found) -> None:
+        """Apply what was found, or say why not."""
+        self._seen = found.print
+        if found.wished is None:
+            self._told.refused = found.refused
+            _log.error("changed settings are refused, those before hold", reason=found.refused)
+            return
+        after = merged(self.settings, found.wished)
+        names = changed(self.settings, after)
+        if names:
+            self._apply(after)
+            self.settings = after
+            self.changes += 1
+            _log.info("settings are applied while running", names=",".join(names), file=found.print)
+        self._told.applied, self._told.refused = found.print, ""
