@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gantry_operator import names
 from gantry_operator.builders import pods, services
-from gantry_operator.builders.config import config_map
+from gantry_operator.builders.config import broker_settings, config_map, restarting
 from gantry_operator.builders.listeners import broker_listeners
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
@@ -48,6 +48,7 @@ def broker_objects(
     door: bool = True,
     fronts: bool = False,
     knows_fronts: bool = True,
+    live: bool = True,
     claim_size: str = "",
     addressed: int | None = None,
 ) -> list[Manifest]:
@@ -63,6 +64,7 @@ def broker_objects(
         door: whether the image knows doors; without, there are none whatever the wish.
         fronts: whether the cluster has a FrontGroup, so that fronts read and append at the store.
         knows_fronts: whether the image serves fronts; without, they pass everything on to it.
+        live: whether the image applies some settings while running; without, each restarts pods.
         claim_size: that of a live claim template with less than is wished; else empty.
         addressed: how many controllers pods are told of, which ask those for all others; by default
             as many as are wished.
@@ -74,7 +76,7 @@ def broker_objects(
         spec = group.spec.model_copy(update={"storage": storage})
         group = group.model_copy(update={"spec": spec})
     return [
-        config_map(group, component, name, group.spec.config),
+        config_map(group, component, name, broker_settings(group, live=live)),
         services.headless(group, component, name, PORTS if shards is None else PORTS_OF_ALL_SHARDS),
         *_client_services(group, shards),
         *broker_listeners(group, max(replicas, group.spec.replicas)),  # a node port is kept
@@ -90,6 +92,7 @@ def broker_objects(
                 door=door and group.spec.has_door,
                 store=fronts and knows_fronts,
                 shards=shards,
+                live=live,
                 addressed=addressed or controllers.spec.replicas,
             ),
             replicas,
@@ -98,6 +101,7 @@ def broker_objects(
             **({} if shards is None else {"shards": str(shards)}),
             **({"doors": "known"} if door else {}),
             **({"fronts": "known"} if knows_fronts else {}),
+            **({"live_settings": "known"} if live else {}),
         ),
     ]
 
@@ -129,6 +133,7 @@ def _workload(
     door: bool,
     store: bool,
     shards: int | None,
+    live: bool,
     addressed: int,
 ) -> pods.Workload:
     keys = tier_keys(group.spec.tier)
@@ -154,11 +159,12 @@ def _workload(
             *tier_env(group),
             *tls_env(group.spec.tls),
             *member_env(group.spec.member_tls),
-            *pods.settings(settings_of(group.spec.retention, "retention")),
+            *(() if live else pods.settings(settings_of(group.spec.retention, "retention"))),
         ),
         ports=(*_ports(shards, door=door), *(STORE_PORTS if store else ())),
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
+        config=restarting(broker_settings(group, live=live), live=live),
         secrets=(
             pods.quorum_key(controllers.metadata.name),
             *((keys,) if keys else ()),

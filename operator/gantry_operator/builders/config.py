@@ -1,7 +1,8 @@
 """The configuration file of a group, as a ConfigMap.
 
 The file holds what people set in `spec.config`. What the operator sets itself, identity, addresses
-and paths, goes into the environment, which outranks the file.
+and paths, goes into the environment, which outranks the file. Brokers whose image reads the file
+again while running (`live`) find the settings of `spec.retention` there, too.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from gantry_protocol.settings.broker import LIVE
+
 from gantry_operator import names
 from gantry_operator.builders.meta import Manifest, owned, sealed
+from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gantry_operator.models import BrokerGroup
     from gantry_operator.models.base import Resource
 
 
@@ -27,6 +32,20 @@ def toml(settings: Mapping[str, str]) -> str:
         for key, value in sorted(settings.items())
     ]
     return "\n".join(lines) + "\n"
+
+
+def broker_settings(group: BrokerGroup, *, live: bool) -> dict[str, str]:
+    """The settings in the file of a broker group."""
+    fields = settings_of(group.spec.retention, "retention") if live else {}
+    return dict(group.spec.config) | fields
+
+
+def restarting(settings: Mapping[str, str], *, live: bool) -> dict[str, str]:
+    """Those of a broker's settings whose change restarts its pods.
+
+    All of them, but for those that its image applies while running.
+    """
+    return {key: text for key, text in settings.items() if not (live and key in LIVE)}
 
 
 def config_map(

@@ -125,6 +125,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: in
         ports=(*PORTS, *listener_ports(group)),
         http_port=names.CONTROLLER_HTTP_PORT,
         requests=REQUESTS,
+        config=group.spec.config,
         secrets=(
             pods.secret_files("admin", names.admin_secret(meta.name), names.ADMIN_DIR),
             pods.quorum_key(meta.name),

@@ -73,6 +73,7 @@ class Workload(NamedTuple):
         secrets: Secrets to mount read-only.
         grace_period_s: seconds between SIGTERM and SIGKILL.
         requests: CPU and memory that are reserved where the owner says nothing of them.
+        config: settings in the file whose change restarts the pods.
         beside: further containers of each pod.
         labels: further labels of each pod.
     """
@@ -86,6 +87,7 @@ class Workload(NamedTuple):
     secrets: tuple[MountedSecret, ...]
     grace_period_s: int
     requests: Mapping[str, str]
+    config: Mapping[str, str]
     beside: tuple[Manifest, ...] = ()
     labels: Mapping[str, str] = {}
 
@@ -191,7 +193,7 @@ def _template_of(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manife
         volumes=_volumes(owner.spec.storage, load),
         grace_period_s=load.grace_period_s,
         labels={**({names.LABEL_TRAFFIC: names.TRAFFIC_ON} if of_brokers else {}), **load.labels},
-        annotations={names.ANNOTATION_CONFIG: digest(toml(owner.spec.config))},
+        annotations={names.ANNOTATION_CONFIG: digest(toml(load.config))},
     )
 
 

@@ -23,8 +23,8 @@ class ChangeStatus(Model):
             "that it began with."
         )
     )
-    kind: Literal["RollingUpdate", "ScaleDown", "Switchover", "GrowVolumes"] = Field(
-        description="RollingUpdate, ScaleDown, Switchover or GrowVolumes."
+    kind: Literal["RollingUpdate", "ScaleDown", "Switchover", "GrowVolumes", "ApplySettings"] = (
+        Field(description="Of which kind.")
     )
     started_at: str = Field(
         description="When the operator took the first step.", json_schema_extra=_TIME
@@ -39,7 +39,8 @@ class ChangeStatus(Model):
     )
     to_epoch: int | None = Field(default=None, description="Likewise, when it was finished.")
     steps: int = Field(
-        ge=0, description="Steps that were foreseen when it began: disruptive ones, or volumes."
+        ge=0,
+        description="Steps that were foreseen when it began: disruptive ones, volumes or pods.",
     )
     predicted_gap_ms: int | None = Field(
         default=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, get_args, get_origin
 
+from gantry_protocol.settings.broker import LIVE
 from pydantic.alias_generators import to_camel
 
 from gantry_operator.models.known_settings import (
@@ -28,10 +29,18 @@ A setting `raft_port` is the flag `--raft-port`, the variable `GANTRY_RAFT_PORT`
 where the table says. Here is how processes work; who they are and where they listen is set by
 whoever starts them, and `gantry broker --help` and `gantry controller --help` list it. Those of TLS
 have [a page of their own](tls.md).
+
+What changes *at once* is applied by brokers while they run, and no pod restarts: they read their
+configuration file once a second, and `status.lastChange` of the BrokerGroup is finished when all of
+them have said that they have it. On Kubernetes the kubelet takes up to two minutes to renew the
+file in a pod. What waits already, such as a transaction until its producer is asked, waits as long
+as it was told. A file that could not be started with changes nothing, and `Progressing` has the
+reason `SettingsRefused`. All else changes *with a restart* of the pods, one by one. So does
+everything in a group whose pods have an image from before this, until its image changes.
 """
 _TABLE: Final = """
-| Setting | Where | Range | Default | |
-| --- | --- | --- | --- | --- |
+| Setting | Where | Range | Default | Changes | |
+| --- | --- | --- | --- | --- | --- |
 """
 _TYPES: Final = {int: "whole number", float: "number", str: "text"}
 _OPERATORS: Final = ("tier_shard", "tier_credentials_dir")
@@ -42,7 +51,9 @@ def page() -> str:
     """The text of the page."""
     broker = [_row(name, info, _field(name)) for name, info in FIELDS.items()]
     broker += [_row(name, info, "`spec.config`") for name, info in BROKER.items()]
-    controller = [_row(name, info, "`spec.config`") for name, info in CONTROLLER.items()]
+    controller = [
+        _row(name, info, "`spec.config`", frozenset()) for name, info in CONTROLLER.items()
+    ]
     parts = [_HEAD, "\n## Brokers\n", _TABLE, *broker, "\n## Controllers\n", _TABLE, *controller]
     return "".join(parts)
 
@@ -52,10 +63,11 @@ def _field(setting: str) -> str:
     return "the operator" if setting in _OPERATORS else f"`spec.{part}.{to_camel(name)}`"
 
 
-def _row(name: str, info: FieldInfo, where: str) -> str:
+def _row(name: str, info: FieldInfo, where: str, live: frozenset[str] = LIVE) -> str:
     default = "" if info.default is None else f"`{shown(info.default)}`"
+    change = "at once" if name in live else "with a restart"
     text = (info.description or "").replace("|", "\\|")
-    return f"| `{name}` | {where} | {_range(info)} | {default} | {text} |\n"
+    return f"| `{name}` | {where} | {_range(info)} | {default} | {change} | {text} |\n"
 
 
 def _range(info: FieldInfo) -> str:

@@ -26,6 +26,7 @@ from gantry_operator.builders.meta import digest
 from gantry_operator.models.operations import CHANGE_ID_LENGTH, PendingChangeStatus
 from gantry_operator.plan.actions import ApplyObject
 from gantry_operator.plan.foresight import foresee
+from gantry_operator.plan.live_settings import applies_live
 from gantry_operator.plan.objects import container, drifted, ensure, is_owned, key_of
 from gantry_operator.plan.observed import hosted_shards
 from gantry_operator.plan.reasons import Reason
@@ -226,7 +227,9 @@ def ensure_meanwhile(seen: BrokerObserved, wished: list[Manifest]) -> list[Apply
     """
     statefulset = wished[-1]
     live = seen.objects[key_of(statefulset)]
-    hold_config = _is_config_new(statefulset, live)
+    hold_config = _is_config_new(statefulset, live) or (
+        applies_live(statefulset) and not applies_live(live)
+    )
     free = [one for one in wished[:-1] if not (hold_config and one["kind"] == "ConfigMap")]
     actions = ensure(free, seen.objects)
     part = size_of(statefulset)

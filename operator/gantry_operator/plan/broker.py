@@ -14,6 +14,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.builders import Manifest, broker_objects
+from gantry_operator.builders.config import broker_settings, toml
 from gantry_operator.plan import steady
 from gantry_operator.plan.acceptance import Acceptance, accept_broker_group
 from gantry_operator.plan.actions import (
@@ -50,6 +51,7 @@ from gantry_operator.plan.growth import (
     with_outdated,
 )
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
+from gantry_operator.plan.live_settings import applies_live, applying, live_text
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
 from gantry_operator.plan.preferred import Preference, prefer
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import Body, BrokerObserved
 
+_REFUSED_FOR_NOW = (Reason.VOLUME_EXPANSION_REFUSED, Reason.SETTINGS_REFUSED)
 STEP_CHECK_S = 2.0
 """While a step is under way. Events usually come sooner; this is for those that do not come."""
 BEGIN_CHECK_S = 0.1
@@ -146,6 +149,8 @@ def plan_broker_group(
         step = step or (shrinking(seen, seen.group, now) if awake else None) or growth.step
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
+        if step is None and awake:
+            step = _settings(seen, seen.group, groups, held=held is not None)
     acts = acting and awake and accepted.accepted
     preference = _preference(seen, load, moved, step, held, now, acts=acts)
     step = step or preference.step
@@ -294,6 +299,7 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         door=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_DOORS),
         fronts=seen.fronts,
         knows_fronts=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_FRONTS),
+        live=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_LIVE),
         claim_size=template_size(group.spec.storage, _statefulset(seen), seen.volumes or ()),
         addressed=addressed_size(
             seen.controllers.metadata.name, seen.meta.namespace, _statefulset(seen)
@@ -301,12 +307,26 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
     )
 
 
+def _settings(
+    seen: BrokerObserved, group: BrokerGroup, groups: tuple[ObservedGroup, ...], *, held: bool
+) -> PlanStep | None:
+    """The wait for settings that brokers apply while running; while a change is held, the old."""
+    if not applies_live(_statefulset(seen)):
+        return None
+    wished = broker_settings(group, live=True)
+    text = live_text(seen.objects, seen.meta.name) if held else toml(wished)
+    last = seen.previous.last_change if seen.previous else None
+    under_way = last is not None and last.kind == "ApplySettings" and last.finished_at is None
+    return applying(groups, seen.pods, text, under_way=under_way)
+
+
 def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:
     """Rule: a group gets its doors with the first image that an operator with doors gives it.
 
     One that it has had before may be older than doors: that of a group that waits for its turn, and
     one that its spec names. A door would end there again and again, and no pod would be Ready. So
-    it is with fronts: an older broker that is told of a store port serves no client itself.
+    it is with fronts: an older broker that is told of a store port serves no client itself. And
+    with settings that are applied while running: an older broker would never have them.
     """
     live = _statefulset(seen)
     if live is None or annotation in (live["metadata"].get("annotations") or {}):
@@ -398,7 +418,7 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 def _check_again(
     seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
 ) -> list[CheckAgain]:
-    refused = step is not None and step.reason == Reason.VOLUME_EXPANSION_REFUSED
+    refused = step is not None and step.reason in _REFUSED_FOR_NOW
     if (step is not None and not refused) or status.drain is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     if is_off(seen) and not seen.pods:

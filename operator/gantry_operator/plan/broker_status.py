@@ -57,6 +57,7 @@ _REFUSED = (
     Reason.UNSAFE_FENCE,
     Reason.DRAIN_REFUSED,
     Reason.VOLUME_EXPANSION_REFUSED,
+    Reason.SETTINGS_REFUSED,
 )
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 _DAMAGED_MAX = 10

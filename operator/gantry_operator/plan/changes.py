@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 
     from gantry_operator.models import BrokerGroupStatus
     from gantry_operator.plan.broker_steps import PlanStep
-    from gantry_operator.plan.foresight import Planner
+    from gantry_operator.plan.foresight import Foresight, Planner
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
-Kind = Literal["RollingUpdate", "ScaleDown", "Switchover", "GrowVolumes"]
+Kind = Literal["RollingUpdate", "ScaleDown", "Switchover", "GrowVolumes", "ApplySettings"]
 _KINDS: dict[str, Kind] = {
     Reason.ROLLING_UPDATE: "RollingUpdate",
     Reason.SCALING_DOWN: "ScaleDown",
     Reason.SWITCHOVER_IN_PROGRESS: "Switchover",
     Reason.MOVING_TO_ZONE: "Switchover",
     Reason.GROWING_VOLUMES: "GrowVolumes",
+    Reason.APPLYING_SETTINGS: "ApplySettings",
 }
+_BY_OTHERS = ("GrowVolumes", "ApplySettings")
+"""Changes that go on without a step of the operator's own."""
 IN_USE_MS = 1_000
 """So shortly before its end a mastership was written to, or the gap says nothing of clients."""
 
@@ -70,7 +73,7 @@ def last_change(
     if old is not None and old.finished_at is None and kind in (None, old.kind):
         current = _measured(old, seen)
         return _finished(current, seen, now) if ready and kind is None else current
-    acts = step is not None and (step.action is not None or kind == "GrowVolumes")
+    acts = step is not None and (step.action is not None or kind in _BY_OTHERS)
     if kind is None or not acts:  # a wait is no change yet
         return None if old is None else _measured(old, seen)
     foreseen = foresee(seen, now, planner, gap_ms=expected_gap_ms(seen.previous))
@@ -81,9 +84,15 @@ def last_change(
         kind=kind,
         started_at=timestamp(now),
         from_epoch=_epoch(seen),
-        steps=len(foreseen.growing if kind == "GrowVolumes" else foreseen.disruptive),
+        steps=_steps(kind, foreseen, seen),
         predicted_gap_ms=foreseen.gap_ms,
     )
+
+
+def _steps(kind: Kind, foreseen: Foresight, seen: BrokerObserved) -> int:
+    if kind == "ApplySettings":
+        return len(seen.pods)
+    return len(foreseen.growing if kind == "GrowVolumes" else foreseen.disruptive)
 
 
 def _epoch(seen: BrokerObserved) -> int | None:

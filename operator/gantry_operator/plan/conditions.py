@@ -23,6 +23,7 @@ _NOT_CARRIED_OUT = frozenset(
         Reason.UNSAFE_HIBERNATION,
         Reason.UNSAFE_FENCE,
         Reason.VOLUME_EXPANSION_REFUSED,
+        Reason.SETTINGS_REFUSED,
         Reason.PAUSED_BY_SPEC,
         Reason.WAITING_FOR_APPROVAL,
     }

@@ -18,8 +18,10 @@ import msgspec
 from gantry_protocol.admin import QuorumView
 from msgspec.structs import replace
 
+from gantry_operator import names
 from gantry_operator.plan import actions as act
 from gantry_operator.plan.controller_steps import leader_pod
+from gantry_operator.plan.live_settings import applies_live, live_changes, live_text
 from gantry_operator.plan.objects import key_of
 from gantry_operator.plan.observed import (
     Body,
@@ -58,6 +60,7 @@ _KEPT_BACK = frozenset(
         Reason.UNSAFE_FENCE,
         Reason.DRAIN_REFUSED,
         Reason.VOLUME_EXPANSION_REFUSED,
+        Reason.SETTINGS_REFUSED,
     }
 )
 """Steps that are wanted, and not under way."""
@@ -74,6 +77,7 @@ Kind = Literal[
     "Members",
     "Leave",
     "Grow",
+    "Settings",
 ]
 
 
@@ -296,6 +300,8 @@ def _of_member(
 
 def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) -> Iterator[Step]:
     kind, name = key_of(action.manifest)
+    if kind == "ConfigMap" and isinstance(before, BrokerObserved):
+        yield from _of_settings(before, following)
     if kind not in _TOLD and action.exists:
         return
     verb = "Change" if action.exists else "Create"
@@ -307,6 +313,20 @@ def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) ->
         yield Step("Start", f"Start {', '.join(started)}.", pods=started)
     elif kind == "Deployment" and action.exists:
         yield Step("Restart", "Replace the fronts one by one; a new one is Ready before each.")
+
+
+def _of_settings(before: BrokerObserved, following: Observed) -> Iterator[Step]:
+    """The settings that running brokers apply, where they do."""
+    group = before.meta.name
+    workload = before.objects.get(("StatefulSet", names.broker_statefulset(group)))
+    if not applies_live(workload) or not before.pods:
+        return
+    changed = live_changes(live_text(before.objects, group), live_text(following.objects, group))
+    if changed:
+        yield Step(
+            "Settings",
+            f"Change settings {', '.join(changed)}: applied while running, no pod restarts.",
+        )
 
 
 def _of_members(action: act.ChangeMembers) -> str:

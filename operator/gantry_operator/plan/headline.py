@@ -34,6 +34,7 @@ _WORDS: dict[str, str] = {
     Reason.UNSAFE_HIBERNATION: "Not hibernated",
     Reason.UNSAFE_FENCE: "Not fenced",
     Reason.VOLUME_EXPANSION_REFUSED: "Volumes not grown",
+    Reason.SETTINGS_REFUSED: "Settings not applied",
     Reason.SWITCHOVER_IN_PROGRESS: "Switching over",
     Reason.MOVING_TO_ZONE: "Moving the master",
     Reason.PAUSED_BY_SPEC: "Paused",

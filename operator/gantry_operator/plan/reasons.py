@@ -172,6 +172,14 @@ class Reason(StrEnum):
         "VolumeExpansionRefused",
         "A volume does not become larger; the message says why. It is tried again.",
     )
+    APPLYING_SETTINGS = (
+        "ApplyingSettings",
+        "Brokers apply changed settings while running; the message says who has not said so yet.",
+    )
+    SETTINGS_REFUSED = (
+        "SettingsRefused",
+        "A broker refuses changed settings, for the reason in the message; those before hold.",
+    )
     DELETING = "Deleting", "The resource is being deleted; the message says what is waited for."
     DRAINING = (
         "Draining",

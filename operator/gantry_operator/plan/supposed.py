@@ -18,11 +18,13 @@ from gantry_protocol.admin import (
     QuorumView,
 )
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
+from gantry_protocol.process.config import fingerprint
 from msgspec.structs import replace
 
 from gantry_operator import names
 from gantry_operator.models import BrokerGroupStatus, ControllerGroupStatus, FrontGroupStatus
 from gantry_operator.plan import actions as act
+from gantry_operator.plan.live_settings import live_text
 from gantry_operator.plan.objects import key_of
 from gantry_operator.plan.observed import (
     Body,
@@ -111,6 +113,10 @@ def _applied(seen: Observed, manifest: Body, rolls: Rolls) -> Observed:
         revision = _revision(live, generation, rolled=live is None or rolls(manifest, live))
         body |= {"status": {"observedGeneration": generation, "updateRevision": revision}}
     seen = replace(seen, objects=seen.objects | {key: body})
+    if key[0] == "ConfigMap" and isinstance(seen, BrokerObserved):
+        return _with_views(
+            seen, lambda _, view: _told(view, live_text({key: body}, seen.meta.name))
+        )
     return _grown(seen, body) if key[0] in ("StatefulSet", "Deployment") else seen
 
 
@@ -304,6 +310,15 @@ def _restarted(view: Any, old: PodView, new: PodView, shard: str) -> Any:
     alive = {member.broker_id for member in members if member.alive}
     others = [other for other in in_sync if other != broker_id and other in alive]
     return elected(changed, others[0] if others else broker_id)
+
+
+def _told(view: Any, text: str) -> Any:
+    """Members that say which settings they have will have those of a new file."""
+    if not isinstance(view, GroupView) or not text:
+        return view
+    new = {"settings": fingerprint(text.encode()), "settings_refused": ""}
+    members = [one.model_copy(update=new) if one.settings else one for one in view.members]
+    return view.model_copy(update={"members": members})
 
 
 def _shrunk(seen: Any, manifest: Body) -> BrokerObserved:

@@ -19,13 +19,22 @@ from gantry_protocol.admin import (
     QuorumView,
 )
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
+from gantry_protocol.process.config import fingerprint
 
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, FRONT_GROUP, POD
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    CONFIG_MAP,
+    CONTROLLER_GROUP,
+    FRONT_GROUP,
+    POD,
+    STATEFULSET,
+)
 from gantry_operator.cache import Cache, Key, reference
 from gantry_operator.models import BrokerGroupStatus, ControllerGroupStatus, FrontGroupStatus
 from gantry_operator.plan.conditions import find
 from gantry_operator.plan.fencing import told_fenced
+from gantry_operator.plan.live_settings import applies_live, live_text
 from gantry_operator.plan.observed import PodView, pod_view
 
 if TYPE_CHECKING:
@@ -76,6 +85,8 @@ class ReportedQuorum:
         self, name: str, uid: str, members: list[MemberView], status: BrokerGroupStatus | None
     ) -> GroupView:
         master = status.master if status is not None else None
+        told = {"settings": self._settings(names.resource_of(name))}
+        members = [member.model_copy(update=told) for member in members]
         return GroupView(
             cluster=self._name,
             name=name,
@@ -88,6 +99,15 @@ class ReportedQuorum:
             has_others=self._has_others(names.resource_of(name)),
             preferred=[],
         )
+
+    def _settings(self, resource: str) -> str:
+        """The fingerprint of the settings that members have, if nothing else is under way."""
+        name = names.broker_statefulset(resource)
+        if not applies_live(self._cache.get(STATEFULSET, self._namespace, name)):
+            return ""
+        file = self._cache.get(CONFIG_MAP, self._namespace, name) or {}
+        text = live_text({("ConfigMap", name): file}, resource)
+        return fingerprint(text.encode())
 
     def _shard(
         self, name: str, body: Body, status: BrokerGroupStatus, pods: list[PodView]

@@ -114,3 +114,53 @@ def test_a_change_is_announced_carried_out_and_proved(cluster: CliCluster, tmp_p
     file.write_text(manifest())
     again = json.loads(cluster.gantry(*plan))
     assert (again["gapMs"], again["measured"]) == (told["measuredGapMs"], True)
+
+
+def pods(cluster: CliCluster) -> list[tuple[str, str, int]]:
+    """Name, uid and restarts of each pod of the group."""
+    found = json.loads(cluster.shown("local", "get", "pods", "-o", "json"))["items"]
+    return sorted(
+        (
+            pod["metadata"]["name"],
+            pod["metadata"]["uid"],
+            sum(one["restartCount"] for one in pod["status"]["containerStatuses"]),
+        )
+        for pod in found
+        if pod["metadata"]["name"].startswith("orders-broker-")
+    )
+
+
+def test_a_live_setting_is_announced_and_applied_while_running(
+    cluster: CliCluster, tmp_path: Path
+) -> None:
+    """Retention and a setting of spec.config, in brokers whose processes stay."""
+    cluster.wait_until(settled)
+    body = yaml.safe_load(manifest(**(spec_of(cluster).get("config") or {})))
+    body["spec"]["config"]["max_batch_messages"] = "77"
+    body["spec"]["retention"] = {"hours": 5}
+    file = tmp_path / "live.yaml"
+    file.write_text(yaml.safe_dump(body))
+    kubeconfig = str(cluster.directory / "kubeconfig")
+    said = cluster.gantry("kube", "plan", "-f", str(file), "--kubeconfig", kubeconfig)
+    names = "max_batch_messages, retention_hours"
+    assert f"Change settings {names}: applied while running, no pod restarts." in said
+    before, epoch = pods(cluster), status(cluster)["master"]["epoch"]
+    cluster.gantry_applies(file.read_text())
+
+    def is_applied() -> bool:
+        change = status(cluster).get("lastChange", {})
+        return change.get("kind") == "ApplySettings" and "finishedAt" in change
+
+    cluster.wait_for(is_applied, "all brokers say that they have them")
+    assert pods(cluster) == before
+    assert status(cluster)["master"]["epoch"] == epoch
+    for name, _, _ in before:
+        lines = cluster.shown("local", "logs", name).splitlines()
+        assert any(f"names={names.replace(' ', '')} " in line for line in lines), name
+
+
+def spec_of(cluster: CliCluster) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cluster.shown("local", "get", "bg", "orders", "-o", "json"))[
+        "spec"
+    ]
+    return found

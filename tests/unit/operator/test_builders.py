@@ -14,7 +14,7 @@ from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects, quorum_secret
-from gantry_operator.builders.config import toml
+from gantry_operator.builders.config import broker_settings, toml
 from gantry_operator.models import BrokerGroup, ControllerGroup
 from gantry_operator.models.controller_group import ControllerGroupSpec
 from gantry_operator.models.parts import RESERVED_SETTINGS
@@ -514,13 +514,20 @@ def test_environment_of_a_broker_that_keeps_its_log_within_bounds() -> None:
     settings = env(statefulset())
     assert [name for name in settings if "RETENTION" in name] == []
     kept = {"hours": 0, "bytes": 1048576, "whenFull": "Refuse"}
-    settings = env(statefulset(brokers(retention=kept)))
+    older = broker_objects(
+        brokers(retention=kept), controllers(), image="gantry:1", replicas=3, live=False
+    )
+    settings = env(older[-1])
     given = {name: text for name, text in settings.items() if "RETENTION" in name}
     assert given == {
         "GANTRY_RETENTION_HOURS": "0",
         "GANTRY_RETENTION_BYTES": "1048576",
         "GANTRY_RETENTION_WHEN_FULL": "refuse",
     }
+    # An image that applies them while running finds them in the file, and so does an older one.
+    assert env(statefulset(brokers(retention=kept))) == env(statefulset())
+    in_file = broker_settings(brokers(retention=kept), live=True)
+    assert {f"GANTRY_{name.upper()}": text for name, text in in_file.items()} == given
     base = {"GANTRY_GROUP": "orders", "GANTRY_CONTROLLERS": "127.0.0.1:1"}
     assert load_settings(BrokerSettings, env={**base, **given}).kept == RetentionBounds(
         None, 1048576, gives_way=False

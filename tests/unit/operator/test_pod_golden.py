@@ -34,6 +34,10 @@ PLACED: Json = {
         },
     }
 }
+SETTINGS: Json = {
+    "config": {"max_batch_messages": "7", "lock_wait_s": "1"},
+    "retention": {"hours": 5, "whenFull": "Refuse"},
+}
 SPECS: dict[str, tuple[type[BrokerGroup | ControllerGroup | FrontGroup], Json]] = {
     "broker": (BrokerGroup, {}),
     "broker placed": (BrokerGroup, PLACED),
@@ -48,6 +52,8 @@ SPECS: dict[str, tuple[type[BrokerGroup | ControllerGroup | FrontGroup], Json]] 
             "pipeline": {"audit": {"schedule": "0 3 * * *"}},
         },
     ),
+    "broker with settings, of an older image": (BrokerGroup, SETTINGS),
+    "broker with settings": (BrokerGroup, SETTINGS),
     "broker of one on an empty directory": (
         BrokerGroup,
         {"replicas": 1, "storage": {"type": "EmptyDir"}},
@@ -71,7 +77,13 @@ def templates(name: str) -> Json:
         objects = front_objects(group, quorum, image=IMAGE)
     else:
         objects = broker_objects(
-            group, quorum, image=IMAGE, replicas=3, shards=spec.get("shards"), fronts=True
+            group,
+            quorum,
+            image=IMAGE,
+            replicas=3,
+            shards=spec.get("shards"),
+            fronts=True,
+            live="older image" not in name,
         )
     found = {}
     for made in objects:

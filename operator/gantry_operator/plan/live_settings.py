@@ -1,0 +1,79 @@
+"""Settings that brokers apply while running, and what is known of how far that has come.
+
+The file of a group is a ConfigMap that its pods have mounted; brokers read it again. Nothing is
+told to anybody, so there is no action here, only a wait. What counts is the word of the brokers:
+the fingerprint of the file whose settings they have (`MemberView.settings`). A broker that says
+nothing of it may be older, or its controllers are: with nobody's word there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_protocol.process.config import fingerprint
+from gantry_protocol.settings.broker import LIVE
+
+from gantry_operator import names
+from gantry_operator.plan.broker_steps import PlanStep
+from gantry_operator.plan.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gantry_operator.plan.members import ObservedGroup
+    from gantry_operator.plan.observed import Body, ObjectKey, PodView
+
+
+def applies_live(statefulset: Body | None) -> bool:
+    """Whether pods are made from a template whose image applies settings while running."""
+    annotations = (statefulset or {}).get("metadata", {}).get("annotations") or {}
+    return names.ANNOTATION_LIVE in annotations
+
+
+def live_text(objects: Mapping[ObjectKey, Body], group: str) -> str:
+    """The file that the pods of a group have now, or are about to; empty where there is none."""
+    found = objects.get(("ConfigMap", names.broker_statefulset(group))) or {}
+    return str((found.get("data") or {}).get(names.CONFIG_KEY, ""))
+
+
+def live_changes(before: str, after: str) -> list[str]:
+    """Names of the settings that differ between two files, and are applied while running."""
+    lines = set(before.splitlines()) ^ set(after.splitlines())
+    return sorted({line.partition(" = ")[0] for line in lines} & LIVE)
+
+
+def applying(
+    groups: Iterable[ObservedGroup], pods: Iterable[PodView], text: str, *, under_way: bool
+) -> PlanStep | None:
+    """The wait until every pod's broker has the settings of a file; None once it has them.
+
+    Args:
+        groups: those in the pods.
+        pods: all of them.
+        text: the file.
+        under_way: a change was seen to begin; then a pod of which nobody speaks is waited for, too.
+    """
+    wished = fingerprint(text.encode())
+    lagging: dict[str, None] = {}
+    silent = {pod.name: None for pod in pods} if under_way else {}
+    for group in groups:
+        for member in group.view.members:
+            pod = group.pod_of(member)
+            if pod is None or not member.alive or not member.settings:
+                continue
+            if member.settings == wished:
+                silent.pop(pod.name, None)
+            elif member.settings_refused:
+                return PlanStep(
+                    Reason.SETTINGS_REFUSED,
+                    f"{pod.name} refuses the changed settings, those before hold: "
+                    f"{member.settings_refused.removesuffix('.')}. Change them.",
+                    stalled=True,
+                )
+            else:
+                lagging[pod.name] = None
+    waits_for = sorted({**lagging, **silent})
+    if not waits_for:
+        return None
+    text = f"Brokers apply changed settings while running; still to come: {', '.join(waits_for)}."
+    return PlanStep(Reason.APPLYING_SETTINGS, text)
