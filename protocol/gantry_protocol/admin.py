@@ -1,9 +1,8 @@
 """The controller's admin API: what its HTTP bodies look like, in both directions.
 
 JSON names are camelCase; the attributes here are snake_case. What people and operators send
-(``GroupDeclaration``, ``ElectRequest``, ``EvidenceRequest``) refuses unknown keys, so that a typing
-error cannot be mistaken for a default. What the controller answers may grow: an older reader
-ignores keys it does not know.
+(``GroupDeclaration``, ``ElectRequest``, …) refuses unknown keys, so that a typing error is not a
+default. What the controller answers may grow: older readers ignore keys they do not know.
 """
 
 from typing import Annotated, Literal
@@ -190,13 +189,10 @@ class MemberView(AdminView):
     ``epoch`` and the offsets (``log_start`` is its oldest byte) are what its last heartbeat said,
     -1 when none came; ``last_heartbeat_age_ms`` is None when none came. ``disk_stuck`` says why a
     disk that is nearly full takes nothing more, ``log_damage`` what of its log is damaged and was
-    not repaired; both are empty otherwise. ``tier`` is None without one. ``drain`` is given by the
-    master of a group that is being drained. ``settings`` is the fingerprint of the configuration
-    file whose settings are in force, as far as they are applied while running; empty if it does not
-    say. ``settings_refused`` says why a newer one is not.
-    ``fenced``: people have taken it out of the group for a while.
-    ``refused``: its registration was refused, since it knows of epochs that this quorum never
-    decided; ``epoch`` and ``max_offset`` are then what that said.
+    not repaired. ``drain`` is the master's word while the group is drained. ``fenced``: by people.
+    ``refused``: its registration was, since it knows epochs that this quorum never decided, and
+    ``epoch`` and ``max_offset`` are of that. ``settings``: fingerprint of the configuration file
+    that is in force, empty if it does not say; ``settings_refused``: why a newer one is not.
     """
 
     broker_id: int

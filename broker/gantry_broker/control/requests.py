@@ -64,6 +64,19 @@ class TakeoverReport(NamedTuple):
     first_ms: int | None
 
 
+class SettingsWord(NamedTuple):
+    """The word of a process about its settings.
+
+    Attributes:
+        applied: fingerprint of the configuration file whose settings are in force; empty before
+            one was read, or where there is none.
+        refused: why a newer file is not; empty if it is.
+    """
+
+    applied: str = ""
+    refused: str = ""
+
+
 class Report(NamedTuple):
     """The state of our log in a heartbeat or a registration.
 
@@ -75,8 +88,7 @@ class Report(NamedTuple):
         log_damage: what of the log is damaged and was not repaired; empty while nothing is.
         drain: of the group, by its master; None where there is none.
         takeover: by a master.
-        settings: fingerprint of the configuration file whose settings are in force; empty for none.
-        settings_refused: why a newer one is not; empty if it is.
+        settings: those that may change while running.
     """
 
     epoch: Epoch
@@ -91,8 +103,7 @@ class Report(NamedTuple):
     log_damage: str = ""
     drain: DrainReport | None = None
     takeover: TakeoverReport | None = None
-    settings: str = ""
-    settings_refused: str = ""
+    settings: SettingsWord = SettingsWord()
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -150,8 +161,8 @@ def heartbeat(
         drain_waits_for=None if drain is None else drain.waits_for or None,
         last_write_ms=None if takeover is None else takeover.last_ms,
         first_write_ms=None if takeover is None else takeover.first_ms,
-        settings=report.settings or None,
-        settings_refused=report.settings_refused or None,
+        settings=report.settings.applied or None,
+        settings_refused=report.settings.refused or None,
     )
 
 

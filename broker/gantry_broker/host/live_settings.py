@@ -20,8 +20,8 @@ from gantry_protocol.process import log
 from gantry_protocol.process.config import config_file, fingerprint, load_settings
 from gantry_protocol.settings.broker import LIVE
 
+from gantry_broker.control.requests import SettingsWord
 from gantry_broker.host.settings import BrokerSettings
-from gantry_broker.member.shared_resources import SettingsTold
 
 LOOK_S = 1.0
 REASON_MAX_CHARS = 256
@@ -29,7 +29,7 @@ REASON_MAX_CHARS = 256
 _log = log.get("settings")
 
 
-class Found(NamedTuple):
+class FileRead(NamedTuple):
     """One look at the file.
 
     Attributes:
@@ -74,8 +74,8 @@ class SettingsFile:
         path = config_file(flags)
         return None if path is None else cls(path, flags)
 
-    def read(self, known: str) -> Found | None:
-        """What it says, blocking; None if that is known, or it cannot be read or changes now."""
+    def read(self, known: str) -> FileRead | None:
+        """The file's settings, blocking; None if they are known, or it is away or changes now."""
         text = self._text()
         if text is None or fingerprint(text) == known:
             return None
@@ -84,7 +84,7 @@ class SettingsFile:
             refused = ""
         except ConfigError as error:
             wished, refused = None, str(error)[:REASON_MAX_CHARS]
-        return Found(fingerprint(text), wished, refused) if self._text() == text else None
+        return FileRead(fingerprint(text), wished, refused) if self._text() == text else None
 
     def _text(self) -> bytes | None:
         try:
@@ -100,7 +100,7 @@ class LiveSettings:
         settings: what the process began with.
         file: where others may come from; None where nothing ever changes.
         apply: called with all settings whenever one has changed.
-        told: is kept up to date.
+        tell: called with the word to give of them.
 
     Attributes:
         settings: in force.
@@ -112,13 +112,14 @@ class LiveSettings:
         settings: BrokerSettings,
         file: SettingsFile | None,
         apply: Callable[[BrokerSettings], None],
-        told: SettingsTold,
+        tell: Callable[[SettingsWord], None],
     ) -> None:
         self.settings = settings
         self.changes = 0
         self._file = file
         self._apply = apply
-        self._told = told
+        self._tell = tell
+        self._word = SettingsWord()
         self._seen = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -141,11 +142,11 @@ class LiveSettings:
                 self.take(found)
             await asyncio.sleep(LOOK_S)
 
-    def take(self, found: Found) -> None:
+    def take(self, found: FileRead) -> None:
         """Apply what was found, or say why not."""
         self._seen = found.print
         if found.wished is None:
-            self._told.refused = found.refused
+            self._say(self._word._replace(refused=found.refused))
             _log.error("changed settings are refused, those before hold", reason=found.refused)
             return
         after = merged(self.settings, found.wished)
@@ -155,4 +156,8 @@ class LiveSettings:
             self.settings = after
             self.changes += 1
             _log.info("settings are applied while running", names=",".join(names), file=found.print)
-        self._told.applied, self._told.refused = found.print, ""
+        self._say(SettingsWord(found.print))
+
+    def _say(self, word: SettingsWord) -> None:
+        self._word = word
+        self._tell(word)

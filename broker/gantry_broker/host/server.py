@@ -203,7 +203,7 @@ class BrokerServer:
             group=self.hosted[0].name,
         )
         live = LiveSettings(
-            settings, self._file, partial(self._tune, shared, data_dir.path), shared.settings
+            settings, self._file, partial(self._tune, shared, data_dir.path), shared.say
         )
         live.start()
         stack.push_async_callback(live.stop)

@@ -175,12 +175,11 @@ class ReplicationGroup:
             flushed=self._store.log.flushed,
             stored=self._stored,
         )
-        now_ms = int(asyncio.get_running_loop().time() * 1000)
         self.core = ReplicaCore(
             me=me,
             incarnation=self.incarnation,
             log=shell_log,
-            now_ms=now_ms,
+            now_ms=int(asyncio.get_running_loop().time() * 1000),
             limits=options.limits,
         )
         self.shell = ReplicaShell(
@@ -553,8 +552,7 @@ class ReplicationGroup:
             log_damage=self.repairs.told(),
             drain=self.watcher.drain_report(),
             takeover=self.writes.takeover(facts.confirm),
-            settings=self._shared.settings.applied,
-            settings_refused=self._shared.settings.refused,
+            settings=self._shared.settings,
         )
 
     def _learned(self, view: ControllerView) -> None:

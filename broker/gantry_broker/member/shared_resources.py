@@ -16,6 +16,7 @@ from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.control.line import ControllerLine
+from gantry_broker.control.requests import SettingsWord
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks
 from gantry_broker.member import cold_reads
@@ -25,20 +26,6 @@ from gantry_broker.tier.options import TierOptions
 from gantry_broker.tier.shared import SharedTier
 
 SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
-
-
-class SettingsTold:
-    """The word of this process about its settings, for heartbeats.
-
-    Attributes:
-        applied: fingerprint of the configuration file whose settings are in force; empty before
-            one was read, or where there is none.
-        refused: why a newer file is not; empty if it is.
-    """
-
-    def __init__(self) -> None:
-        self.applied = ""
-        self.refused = ""
 
 
 class SharedResources:
@@ -57,7 +44,7 @@ class SharedResources:
         access: users of the cluster.
         tier: of all groups; None before the first one that has a tier has begun.
         ha_port: of the listener; 0 before ``start``.
-        settings: those of the process, as far as they change while it runs.
+        settings: the word of the process about them, for heartbeats.
     """
 
     def __init__(
@@ -84,7 +71,7 @@ class SharedResources:
         self.readers = ThreadPoolExecutor(cold_reads.THREADS, thread_name_prefix="cold-read")
         self.tier: SharedTier | None = None
         self.ha_port = 0
-        self.settings = SettingsTold()
+        self.settings = SettingsWord()
 
     async def start(self, host: str, ha_port: int) -> None:
         """Listen for replicas and connect to the controllers.
@@ -96,6 +83,10 @@ class SharedResources:
         self.line.start()
         self.access.start()
         self.disk_space.start()
+
+    def say(self, settings: SettingsWord) -> None:
+        """From the next heartbeats on."""
+        self.settings = settings
 
     def tier_of(self, options: TierOptions) -> SharedTier:
         """The part of its tier that a group shares; options of all differ in places only."""

@@ -25,8 +25,8 @@ MUTANTS: tuple[Mutant, ...] = (
         _AREA,
         "a broker says that it has the settings of a file that it refuses",
         "host.live_settings:LiveSettings.take",
-        "self._told.refused = found.refused",
-        "self._told.applied = found.print",
+        "self._word._replace(refused=found.refused)",
+        "self._word._replace(applied=found.print, refused=found.refused)",
         UnitTests(f"{_FILE}test_a_file_that_nobody_could_start_with_changes_nothing"),
     ),
     _broker(

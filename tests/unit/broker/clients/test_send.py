@@ -381,7 +381,7 @@ def test_batches_that_are_refused_whole(client, group, changes, body, words) -> 
 
 @pytest.fixture
 def small_batches(client, monkeypatch):
-    monkeypatch.setattr(client.processor._handlers[320].__self__._sender, "_max_batch_messages", 2)
+    monkeypatch.setattr(client.processor._handlers[320].__self__._sender, "max_batch_messages", 2)
     return client
 
 

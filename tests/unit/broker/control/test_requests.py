@@ -98,6 +98,17 @@ def test_a_heartbeat_says_what_is_wrong_with_a_disk(field: str, name: str) -> No
     assert getattr(heartbeat_header(body, body.rows[0]), field) == "a message"
 
 
+def test_a_heartbeat_says_which_settings_are_in_force() -> None:
+    word = requests.SettingsWord("0f", "they do not read")
+    header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(settings=word), timeout_ms=2500)
+    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
+    said = {"settings": "0f", "settingsRefused": "they do not read"}
+    assert to_ext(header) == to_ext(plain) | said
+    body = HeartbeatsBody("c", 2500, [heartbeat_row(header)])
+    again = heartbeat_header(body, body.rows[0])
+    assert (again.settings, again.settings_refused) == ("0f", "they do not read")
+
+
 def test_a_heartbeat_says_what_is_left_of_a_drained_group() -> None:
     plain = to_ext(requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500))
     left = DrainReport(False, 40, 3, 2, "40 messages wait")

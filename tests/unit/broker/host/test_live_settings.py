@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gantry_broker.control.requests import SettingsWord
 from gantry_broker.host.live_settings import LiveSettings, SettingsFile, changed, merged
 from gantry_broker.host.settings import BrokerSettings
-from gantry_broker.member.shared_resources import SettingsTold
 from gantry_protocol.process.config import fingerprint
 
 FLAGS = {"group": "g", "controllers": "127.0.0.1:1"}
@@ -23,9 +23,12 @@ class Live:
     def __init__(self, path: Path) -> None:
         self.file = SettingsFile(path, FLAGS)
         self.path = path
-        self.told = SettingsTold()
+        self.told = SettingsWord()
         self.applied: list[BrokerSettings] = []
-        self.live = LiveSettings(settings(), self.file, self.applied.append, self.told)
+        self.live = LiveSettings(settings(), self.file, self.applied.append, self.say)
+
+    def say(self, word: SettingsWord) -> None:
+        self.told = word
 
     def write(self, text: str) -> None:
         self.path.write_text(text, encoding="utf-8")

@@ -125,6 +125,8 @@ class TestGroups:
             "logStart": -1,
             "diskStuck": "",
             "logDamage": "",
+            "settings": "",
+            "settingsRefused": "",
             "inSync": True,
             "tier": {
                 "state": "stalled",

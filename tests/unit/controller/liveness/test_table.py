@@ -164,6 +164,15 @@ class TestNews:
             assert table.heard(KEY, told, now_s=2.0, connection=1)
             assert table.take_news() == ({KEY} if is_news else set())
 
+    @pytest.mark.parametrize("field", ["settings", "settings_refused"])
+    def test_other_settings_are_news(self, field: str) -> None:
+        table = HeartbeatTable()
+        self.heard(table, 1.0)
+        for said, is_news in (("a", True), ("a", False), ("b", True), ("", True)):
+            told = msgspec.structs.replace(beat(1), **{field: said})
+            assert table.heard(KEY, told, now_s=2.0, connection=1)
+            assert table.take_news() == ({KEY} if is_news else set())
+
     def test_the_first_record_of_a_mastership_is_news(self) -> None:
         table = HeartbeatTable()
         self.heard(table, 1.0)
