@@ -137,6 +137,18 @@ class RouteTraffic(Action, frozen=True, kw_only=True):
     on: bool
 
 
+class RenewFiles(Action, frozen=True, kw_only=True):
+    """Have the kubelet renew a pod's files, by an annotation, if it is still the pod with this uid.
+
+    Attributes:
+        settings: fingerprint of those that are to be there.
+    """
+
+    name: str
+    uid: str
+    settings: str
+
+
 class WriteStatus(Action, frozen=True, kw_only=True):
     """Replace the resource's status."""
 

@@ -21,6 +21,7 @@ from gantry_operator.plan.actions import (
     Action,
     CheckAgain,
     EmitEvent,
+    RenewFiles,
     SetFinalizer,
     WriteStatus,
 )
@@ -51,7 +52,7 @@ from gantry_operator.plan.growth import (
     with_outdated,
 )
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
-from gantry_operator.plan.live_settings import applies_live, applying, live_text
+from gantry_operator.plan.live_settings import applies_live, applying, live_text, renew
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
 from gantry_operator.plan.preferred import Preference, prefer
@@ -149,8 +150,10 @@ def plan_broker_group(
         step = step or (shrinking(seen, seen.group, now) if awake else None) or growth.step
         for group in groups if step is None else ():
             actions += steady.forget_gone(group, load, seen.group.spec.replicas)
-        if step is None and awake:
-            step = _settings(seen, seen.group, groups, held=held is not None)
+        if awake:
+            renewals, settling = _settings(seen, seen.group, groups, held=held is not None)
+            actions += renewals
+            step = step or settling
     acts = acting and awake and accepted.accepted
     preference = _preference(seen, load, moved, step, held, now, acts=acts)
     step = step or preference.step
@@ -309,15 +312,15 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
 
 def _settings(
     seen: BrokerObserved, group: BrokerGroup, groups: tuple[ObservedGroup, ...], *, held: bool
-) -> PlanStep | None:
-    """The wait for settings that brokers apply while running; while a change is held, the old."""
+) -> tuple[list[RenewFiles], PlanStep | None]:
+    """Settings that brokers apply while running; while a change is held, those that are there."""
     if not applies_live(_statefulset(seen)):
-        return None
-    wished = broker_settings(group, live=True)
-    text = live_text(seen.objects, seen.meta.name) if held else toml(wished)
+        return [], None
+    there = live_text(seen.objects, seen.meta.name)
+    wished = there if held else toml(broker_settings(group, live=True))
     last = seen.previous.last_change if seen.previous else None
     under_way = last is not None and last.kind == "ApplySettings" and last.finished_at is None
-    return applying(groups, seen.pods, text, under_way=under_way)
+    return renew(groups, there), applying(groups, seen.pods, wished, under_way=under_way)
 
 
 def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:

@@ -1,8 +1,9 @@
 """Settings that brokers apply while running, and what is known of how far that has come.
 
 The file of a group is a ConfigMap that its pods have mounted; brokers read it again. Nothing is
-told to anybody, so there is no action here, only a wait. What counts is the word of the brokers:
-the fingerprint of the file whose settings they have (`MemberView.settings`). A broker that says
+told to them. Kubelets, which renew a pod's files once a minute or two, do so when the pod changes;
+so it gets an annotation, once for each file. What counts is the word of the brokers: the
+fingerprint of the file whose settings they have (`MemberView.settings`). A broker that says
 nothing of it may be older, or its controllers are: with nobody's word there is nothing to wait for.
 """
 
@@ -14,6 +15,7 @@ from gantry_protocol.process.config import fingerprint
 from gantry_protocol.settings.broker import LIVE
 
 from gantry_operator import names
+from gantry_operator.plan.actions import RenewFiles
 from gantry_operator.plan.broker_steps import PlanStep
 from gantry_operator.plan.reasons import Reason
 
@@ -77,3 +79,20 @@ def applying(
         return None
     text = f"Brokers apply changed settings while running; still to come: {', '.join(waits_for)}."
     return PlanStep(Reason.APPLYING_SETTINGS, text)
+
+
+def renew(groups: Iterable[ObservedGroup], text: str) -> list[RenewFiles]:
+    """Rule: a pod whose broker has other settings than the file that is there gets that file soon.
+
+    Safe at any time: it changes nothing but the moment at which the kubelet looks.
+    """
+    wished = fingerprint(text.encode())
+    found: dict[str, RenewFiles] = {}
+    for group in groups:
+        for member in group.view.members:
+            pod = group.pod_of(member)
+            if pod is None or pod.terminating or not (member.alive and member.settings):
+                continue
+            if wished not in (member.settings, pod.files):
+                found[pod.name] = RenewFiles(name=pod.name, uid=pod.uid, settings=wished)
+    return [found[name] for name in sorted(found)]

@@ -68,6 +68,7 @@ class PodView(msgspec.Struct, frozen=True):
         node: the name of its node; empty before it has one.
         zone: the zone of its node; empty while it is not known.
         ready_since: since when it is Ready; empty if it is not, or nobody says.
+        files: fingerprint of the settings for which its files were renewed last; empty for none.
     """
 
     name: str
@@ -89,6 +90,7 @@ class PodView(msgspec.Struct, frozen=True):
     node: str = ""
     zone: str = ""
     ready_since: str = ""
+    files: str = ""
 
     def hosts(self, shard: str) -> bool:
         """Whether a member of this shard lives here, as far as the pod says."""
@@ -360,6 +362,7 @@ def pod_view(body: Body) -> PodView:
         node=(body.get("spec") or {}).get("nodeName") or "",
         zone=labels.get(names.LABEL_ZONE) or "",
         ready_since=_ready_since(status),
+        files=(meta.get("annotations") or {}).get(names.ANNOTATION_FILES, ""),
     )
 
 

@@ -208,6 +208,9 @@ def _after_of_brokers(seen: BrokerObserved, action: act.Action, rolls: Rolls) ->
         case act.RouteTraffic():
             pods = (replace(p, traffic=action.on) if p.uid == action.uid else p for p in seen.pods)
             return replace(seen, pods=tuple(pods))
+        case act.RenewFiles(uid=uid, settings=text):
+            pods = (replace(p, files=text) if p.uid == uid else p for p in seen.pods)
+            return replace(seen, pods=tuple(pods))
     return seen
 
 

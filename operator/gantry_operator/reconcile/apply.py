@@ -267,11 +267,8 @@ class Applier:
                 await self._admin(key, seen).forget(group or key.name, uid)
             case act.RetireGroup() | act.ForgetMember() | act.DrainGroup() | act.EndDrain():
                 await self._take_off_record(key, seen, action, outcome)
-            case act.LabelPod(role=role):
-                outcome.again |= await self._label(key, action, names.LABEL_ROLE, role)
-            case act.RouteTraffic(on=on):
-                text = names.TRAFFIC_ON if on else names.TRAFFIC_OFF
-                outcome.again |= await self._label(key, action, names.LABEL_TRAFFIC, text)
+            case act.LabelPod() | act.RouteTraffic() | act.RenewFiles():
+                outcome.again |= await self._label(key, action)
             case act.WriteStatus(status=status):
                 outcome.again |= await self._write_status(key, seen, status)
             case act.EmitEvent():
@@ -486,9 +483,17 @@ class Applier:
         return True
 
     async def _label(
-        self, key: Key, action: act.LabelPod | act.RouteTraffic, label: str, text: str
+        self, key: Key, action: act.LabelPod | act.RouteTraffic | act.RenewFiles
     ) -> bool:
-        patch = {"metadata": {"uid": action.uid, "labels": {label: text}}}
+        match action:
+            case act.LabelPod(role=role):
+                marks = {"labels": {names.LABEL_ROLE: str(role)}}
+            case act.RouteTraffic(on=on):
+                text = names.TRAFFIC_ON if on else names.TRAFFIC_OFF
+                marks = {"labels": {names.LABEL_TRAFFIC: text}}
+            case act.RenewFiles(settings=print_of_file):
+                marks = {"annotations": {names.ANNOTATION_FILES: print_of_file}}
+        patch = {"metadata": {"uid": action.uid, **marks}}
         return take(self._cache, POD, await self._api.merge(POD, key.namespace, action.name, patch))
 
     async def _write_status(self, key: Key, seen: Observed, status: Body) -> bool:

@@ -84,7 +84,12 @@ def target_of(key: Key, action: act.Action) -> Target | None:
             return BY_NAME[kind], key.namespace, name
         case act.DeleteStatefulSet(name=name):
             return STATEFULSET, key.namespace, name
-        case act.LabelPod(name=name) | act.RouteTraffic(name=name) | act.DeletePod(name=name):
+        case (
+            act.LabelPod(name=name)
+            | act.RouteTraffic(name=name)
+            | act.RenewFiles(name=name)
+            | act.DeletePod(name=name)
+        ):
             return POD, key.namespace, name
         case act.WriteStatus() | act.SetFinalizer():
             return BY_NAME[key.kind], key.namespace, key.name

@@ -10,7 +10,7 @@ from gantry_operator import names
 from gantry_operator.builders import broker_objects
 from gantry_operator.models import BrokerGroup, BrokerGroupStatus
 from gantry_operator.plan import plan
-from gantry_operator.plan.actions import ApplyObject, WriteStatus
+from gantry_operator.plan.actions import ApplyObject, RenewFiles, WriteStatus
 from gantry_operator.plan.foresight import foresee
 from gantry_operator.plan.observed import BrokerObserved
 from gantry_operator.plan.supposed import after
@@ -166,6 +166,29 @@ def test_brokers_of_whom_nothing_is_known_are_waited_for_by_nobody() -> None:
     seen = written(put(wishing(brokers(), brokers(config=QUOTAS), telling("", "", ""))))
     assert condition(seen)[1] == "Settled"
     assert "lastChange" not in seen.live_status  # type: ignore[operator]
+
+
+def test_kubelets_are_asked_once_to_renew_the_files_of_a_pod() -> None:
+    before, after_it = brokers(), brokers(config=QUOTAS)
+    old, new = print_of(before), print_of(after_it)
+    seen = wishing(before, after_it)
+
+    def renewed(world: BrokerObserved) -> list[str]:
+        return [one.name for one in plan(world, NOW) if isinstance(one, RenewFiles)]
+
+    assert renewed(seen) == [], "the new file is not there yet"
+    there = changed(
+        seen,
+        objects=live(made(after_it)),
+        view=view(member(1, settings=old), member(2, settings=new), member(3)),
+    )
+    assert renewed(there) == ["orders-broker-0"], "one has it, of one nobody knows"
+    for action in plan(there, NOW):
+        there = after(there, action, lambda _new, _live: False)  # type: ignore[assignment]
+    assert there.pods[0].files == new
+    assert renewed(there) == []
+    older = live(made(after_it, knows=False))
+    assert renewed(changed(there, objects=older, pods=seen.pods)) == []
 
 
 def test_what_a_broker_refuses_is_told_in_its_words() -> None:
