@@ -27,8 +27,8 @@ MUTANTS = (
         "operator",
         "claims of a group that is to sleep are made larger, and nobody mounts them",
         "plan.broker:plan_broker_group",
-        "    if awake:\n",
-        "    if True:\n",
+        "    if awake:\n            growth",
+        "    if True:\n            growth",
         _tests("test_a_group_that_is_to_sleep_grows_when_it_has_woken"),
     ),
     _operator(
