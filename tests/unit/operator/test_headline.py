@@ -309,6 +309,7 @@ def test_what_is_not_ready_is_under_way_or_stuck_and_never_both(reason: Reason) 
             Reason.UNSAFE_FENCE,
             Reason.WAITING_FOR_APPROVAL,
             Reason.VOLUME_EXPANSION_REFUSED,
+            Reason.SETTINGS_REFUSED,
         )
 
 
