@@ -44,6 +44,9 @@ from gantry_broker.store.contract import LAST, QueueOffsets, QueueQuestion, Refu
 from gantry_broker.store.steps import Steps
 
 NAMES_MAX = 10_000  # of one answer, upstream's
+_LOOK_S = 0.05  # between two looks whether all is confirmed
+_LOOKS_MAX = 40  # clients wait for 3 s and more
+_NOT_CONFIRMED = "what was sent to the topic is not confirmed yet, try again"
 
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
@@ -151,21 +154,47 @@ class LiteRequests:
         )
         return reply(request, body=encode_body(body))
 
-    def _parent_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def _parent_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         name = from_ext(ParentTopicInfoRequestHeader, request.ext).topic
         refusal = self._refuse(name)
         if refusal is not None:
             return reply(request, *refusal)
-        topic = self._view.store.topics.lookup(name)
+
+        def told() -> RemotingCommand:
+            topic = self._view.store.topics.lookup(name)
+            body = ParentTopicInfo(
+                topic=name,
+                ttl=-1 if topic is None else _minutes(rules.expires_after_ms(topic)),
+                groups=self._groups().get(name, []),
+                lmq_num=self._view.store.lite_count(""),
+                lite_topic_count=self._view.store.lite_count(name),
+            )
+            return reply(request, body=encode_body(body))
+
+        self._once_confirmed(conn, request, name, lambda: conn.reply(request, told()))
+        return None
+
+    def _once_confirmed(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        parent: str,
+        answer: Callable[[], None],
+    ) -> None:
+        """Answer when what is there of a parent is confirmed: the last master's clients know it."""
+        topic = self._view.store.topics.lookup(parent)
         assert topic is not None, "or it was refused"
-        body = ParentTopicInfo(
-            topic=name,
-            ttl=_minutes(rules.expires_after_ms(topic)),
-            groups=self._groups().get(name, []),
-            lmq_num=self._view.store.lite_count(""),
-            lite_topic_count=self._view.store.lite_count(name),
-        )
-        return reply(request, body=encode_body(body))
+
+        def looked(is_confirmed: bool) -> None:
+            if is_confirmed:
+                answer()
+            else:
+                conn.reply(request, reply(request, ResponseCode.SYSTEM_BUSY, _NOT_CONFIRMED))
+
+        def failed(error: GantryError) -> None:
+            conn.reply(request, reply(request, ResponseCode.SYSTEM_ERROR, str(error)))
+
+        Run(self._view.store, _confirmed(parent, topic.write_queue_nums), looked, failed).start()
 
     def _topic_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         header = from_ext(LiteTopicInfoRequestHeader, request.ext)
@@ -190,8 +219,11 @@ class LiteRequests:
         def failed(error: GantryError) -> None:
             conn.reply(request, reply(request, ResponseCode.SYSTEM_ERROR, str(error)))
 
-        queue = lite_queue(header.parent_topic, header.lite_topic)
-        Run(self._view.store, _place_of(queue), told, failed).start()
+        def look() -> None:
+            queue = lite_queue(header.parent_topic, header.lite_topic)
+            Run(self._view.store, _place_of(queue), told, failed).start()
+
+        self._once_confirmed(conn, request, header.parent_topic, look)
         return None
 
     def _client_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -228,6 +260,19 @@ class LiteRequests:
         if not rules.is_lite(topic):
             return Refusal(ResponseCode.INVALID_PARAMETER, f"Topic [{parent}] type not match.")
         return None
+
+
+def _confirmed(parent: str, queues: int) -> Steps[bool]:
+    """Whether all is confirmed that the queues of a parent held as this began; waits a while."""
+    questions = [QueueQuestion(parent, number) for number in range(queues)]
+    held: list[QueueOffsets] = yield questions
+    ends = [queue.next_offset for queue in held]
+    for _ in range(_LOOKS_MAX):
+        if all(queue.max_offset >= end for queue, end in zip(held, ends, strict=True)):
+            return True
+        yield _LOOK_S
+        held = yield questions
+    return False
 
 
 def _place_of(queue: str) -> Steps[QueueOffsets]:

@@ -637,6 +637,30 @@ async def test_questions_about_lite_topics(serve, group) -> None:
     assert refused.code == ResponseCode.INVALID_PARAMETER
 
 
+async def test_figures_wait_for_what_the_last_master_left(serve, group) -> None:
+    group.holding = True
+    fill(group, "a", "1")
+    consumer = LiteConsumer(serve())
+    ext = {"parentTopic": PARENT, "liteTopic": "a"}
+    asked = [
+        asyncio.create_task(consumer.answer(200075, {"topic": PARENT})),
+        asyncio.create_task(consumer.answer(200076, ext)),
+    ]
+    await asyncio.sleep(0.5)
+    assert not any(task.done() for task in asked), "its producer may have been acknowledged"
+    group.confirm()
+    parent, topic = [json.loads((await task).body) for task in asked]
+    assert parent["liteTopicCount"] == 1
+    assert topic["topicOffset"]["maxOffset"] == group.messages.max_offset(queue("a"), 0)
+
+
+async def test_figures_are_refused_while_nothing_is_confirmed(serve, group) -> None:
+    group.holding = True
+    fill(group, "a", "1")
+    answer = await LiteConsumer(serve()).answer(200075, {"topic": PARENT})
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+
+
 async def test_a_pop_takes_a_few_of_many_lite_topics_and_the_next_goes_on(
     serve, group, monkeypatch
 ) -> None:
