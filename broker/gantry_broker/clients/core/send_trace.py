@@ -86,7 +86,7 @@ class SendTrace(msgspec.Struct):
             span_id=self.span_id,
             parent_id=self.parent_id,
             start_ns=self.arrived_ns,
-            end_ns=answered_ns,
+            end_ns=max(self.arrived_ns, answered_ns),  # the wall clock may go back meanwhile
             kind=SpanKind.SERVER,
             attributes=self.attributes,
             error=error,

@@ -63,6 +63,13 @@ def test_parts_are_what_it_came_to(
     assert len({part.span_id for part in (root, *found)}) == 1 + len(parts)
 
 
+def test_nothing_ends_before_it_begins_where_the_clock_goes_back() -> None:
+    moments = {"begun_ns": 90, "appended_ns": 80, "confirmed_ns": 70}
+    assert [
+        span for span in trace(**moments).spans(60, 75, None) if span.end_ns < span.start_ns
+    ] == []
+
+
 def test_only_the_root_says_what_went_wrong() -> None:
     root, *parts = trace(**ALL).spans(200, 150, "too few")
     assert root.error == "too few"
