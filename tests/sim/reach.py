@@ -39,6 +39,7 @@ OUTSIDE = {  # of a folder, of a file, or of one class or function of it
     "broker/tier/stores/opening.py": "makes one of these two",
     "broker/tier/stores/credentials.py": "of S3",
     "broker/tier/stores/calls.py": "threads around calls of these two",
+    "broker/tier/stores/pooled.py": "the part that these two share",
     "broker/log/kernel_syncs.py::KernelSyncer": "io_uring; the world has a disk of its own",
     "broker/queues/kv.py::KeyValue._translated": "RocksDB's words; the world has its own store",
     "broker/queues/kv.py::_options": "likewise",

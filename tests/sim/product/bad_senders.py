@@ -68,6 +68,9 @@ class BadSenders(Clients):
             ({"i": f"{good['i']}{LITE_TOPIC}\x01l0\x02"}, b"x"),  # of a topic that has none
             ({"i": f"{good['i']}LONG\x01{'x' * 40_000}\x02"}, b"x"),
             ({"e": 1_000}, b"x"),
+            ({"m": True, "b": "y" * 130}, b"no batch"),
+            ({"i": f"{good['i']}TIMER_DEL_UNIQKEY\x01{key}\x02"}, b"x"),
+            ({"i": f"{good['i']}TRAN_MSG\x01true\x02DELAY\x011\x02", "f": HALF}, b"x"),
         ]
         more, body = rng.choice(wrong)
         return RequestCode.SEND_MESSAGE_V2, {**good, **more}, body

@@ -41,6 +41,9 @@ WAL_BYTES = 256 * 1024
 PACK_THREAD_BYTES = 16 * 1024
 POP_TABLE_BYTES = 4 * 1024
 LITE_BEHIND_BYTES = 16 * 1024
+KEY_BLOCK = 120  # keys of the index that stand together
+FEW_NAMES = 3  # of consumer groups of one queue that are packed together
+CHECKED_MAX = 24  # pieces of a log that are known to be sound
 PRODUCT = ("gantry_protocol", "gantry_controller", "gantry_broker", "gantry_operator", "gantry_cli")
 
 
@@ -117,6 +120,10 @@ class RandomModule:
         thread = running()
         return getattr(random if thread is None else thread.process.rng, name)
 
+    def random(self) -> float:
+        thread = running()
+        return random.random() if thread is None else thread.process.rng.random()
+
 
 def system_random() -> random.Random:
     """``random.SystemRandom``."""
@@ -173,10 +180,12 @@ def _stand_ins() -> dict[int, Any]:
         (time, _time),
         (time.monotonic, _time.monotonic),
         (time.time, _time.time),
+        (time.time_ns, _time.time_ns),
         (time.perf_counter, _time.perf_counter),
         (os, _os),
         (dt, DatetimeModule()),
         (random, _random),
+        (random.random, _random.random),
         (random.SystemRandom, system_random),
         (secrets, SecretsModule()),
         (fcntl, FcntlModule()),
@@ -220,6 +229,14 @@ def _special() -> list[tuple[str, str, Any]]:
         # Tables of what is in flight, and subscriptions written anew, within a run.
         ("gantry_broker.clients.pop.book", "TABLE_BYTES", POP_TABLE_BYTES),
         ("gantry_broker.clients.lite.book", "BEHIND_BYTES", LITE_BEHIND_BYTES),
+        # Rows of a run are few: the indexes of keys and of offsets come to have blocks even so.
+        ("gantry_broker.queues.key_index", "BLOCK_KEYS", KEY_BLOCK),
+        ("gantry_broker.store.tables.compact", "SMALL_MAX", FEW_NAMES),
+        ("gantry_broker.store.tables.compact", "FRESH_MAX", FEW_NAMES - 1),
+        ("gantry_broker.store.tables.compact", "BLOCK_MAX", FEW_NAMES),
+        # Likewise what is known of a log is forgotten within a run, and looked at again.
+        ("gantry_broker.log.checked", "KNOWN_MAX", CHECKED_MAX),
+        ("gantry_broker.log.checked", "_STRETCHES", 2),
         ("gantry_broker.tier.packing", "subprocess", SubprocessModule),
         ("gantry_broker.tier.pack_process", "sys", SYS),
         ("gantry_broker.queues.kv", "Rdict", kv.Rdict),

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import shutil
 import signal
 import tempfile
@@ -460,8 +461,8 @@ class Cluster:
         log = self.group_of(master).core.log
         return bool(log.confirm == log.end)
 
-    def flip(self, node: Node, offset: int) -> None:
-        """Flip a bit of the log, on the medium."""
+    def flip(self, node: Node, offset: int, *, unreadable: bool = False) -> None:
+        """Flip a bit of the log, on the medium; or have the medium not give it any more."""
         self.look()  # while it still reads as it was confirmed
         folder = node.machine.directory / "data" / "store" / "commitlog"
         begins = sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
@@ -471,6 +472,9 @@ class Cluster:
             before = file.read(1)
             file.seek(offset - begin)
             file.write(bytes([before[0] ^ 16]))
+            if unreadable:
+                inode = os.fstat(file.fileno()).st_ino
+                node.machine.volume.unreadable.setdefault(inode, set()).add(offset - begin)
         self.flipped.setdefault(node.name, set()).add(offset)
         self.world.count("flipped")
         self.world.note(node.name, "flipped", offset)

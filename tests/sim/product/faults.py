@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from sim.product.cluster import Cluster, Node
 
+LONELY_MS = 400  # less than any member waits before it calls another one gone
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -119,6 +121,26 @@ def _restore(cluster: Cluster, node: Node) -> None:
             other.boot()
 
 
+def _lonely_master(cluster: Cluster, fault: Fault) -> None:
+    """Nothing that the master writes reaches another member any more, and then it dies.
+
+    So it comes back with bytes that the others' next epoch does not have, and is cut.
+    """
+    node = cluster.master()
+    if node is None:
+        return
+    here = node.machine.address
+    pairs = [(here, other.machine.address) for other in cluster.brokers if other is not node]
+    cluster.network.blocked.update(pairs)
+
+    def end() -> None:
+        node.kill()
+        cluster.network.blocked.difference_update(pairs)
+        cluster.world.after(fault.for_ms * MS, node.boot)
+
+    cluster.world.after(LONELY_MS * MS, end)
+
+
 def _terminate(cluster: Cluster, fault: Fault) -> None:
     _any(cluster, fault).terminate()
 
@@ -207,6 +229,23 @@ def _flipped_bit(cluster: Cluster, fault: Fault) -> None:
     sum, a record that rotted looks like one that was never whole, and the volume is an older copy
     (docs/failure-modes.md): two faults in the same bytes, which a scenario plays.
     """
+    _rot(cluster, fault)
+
+
+def _bad_sector(cluster: Cluster, fault: Fault) -> None:
+    """The same, and the disk says so to who reads it."""
+    _rot(cluster, fault, unreadable=True)
+
+
+def _rotten_tables(cluster: Cluster, fault: Fault) -> None:
+    """The files of what a broker has derived from its log cannot be read any more."""
+    stores = _broker(cluster, fault).machine.volume.stores
+    for stored in stores.values():
+        stored.is_rotten = True
+        cluster.world.count("tables-rotten")
+
+
+def _rot(cluster: Cluster, fault: Fault, *, unreadable: bool = False) -> None:
     node = _broker(cluster, fault)
     group = cluster.group_of(node)
     if group is None or group.core is None or not cluster.may_rot(node):
@@ -215,7 +254,7 @@ def _flipped_bit(cluster: Cluster, fault: Fault) -> None:
     if end > start:
         at = start + fault.target * 7_919 % (end - start)
         if cluster.logs.keep_sum(node, cluster.groups[0], at):
-            cluster.flip(node, at)
+            cluster.flip(node, at, unreadable=unreadable)
 
 
 KINDS: dict[str, Callable[[Cluster, Fault], None]] = {
@@ -236,6 +275,11 @@ KINDS: dict[str, Callable[[Cluster, Fault], None]] = {
     "slow-network": _slow_network,
     "wipe": _wipe,
     "flipped-bit": _flipped_bit,
+}
+LONELY_MASTERS = {"lonely-master": _lonely_master}  # of kinds of runs that name it
+BAD_SECTORS = {  # of kinds of runs whose logs are scrubbed
+    "bad-sector": _bad_sector,
+    "rotten-tables": _rotten_tables,
 }
 
 

@@ -84,6 +84,7 @@ class Volume:
         hangs_until_us: who syncs or writes before waits until then.
         syncs, writes: so far.
         lives: how often it was wiped, or put back from a copy.
+        unreadable: bytes of files, by inode, that give EIO until something is written there.
     """
 
     machine: Machine
@@ -99,6 +100,7 @@ class Volume:
         self.syncs = 0
         self.writes = 0
         self.lives = 0
+        self.unreadable: dict[int, set[int]] = {}
         self.rng: Random = world.stream(f"volume/{name}")
         self._cold: Random = world.stream(f"cold/{name}")
         self.stores: dict[str, Any] = {}  # of ``sim.product.kv``, by directory
@@ -135,6 +137,8 @@ class Volume:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         old = os.pread(descriptor, len(data), offset) if offset < size else b""
         written = os.pwrite(descriptor, data, offset)
+        if inode in self.unreadable:
+            self.unreadable[inode].difference_update(range(offset, end))
         self._note(inode, _Write(offset, data, old, size, max(size, end)))
         return written
 
@@ -147,6 +151,12 @@ class Volume:
         os.ftruncate(descriptor, size)
         if size != before:
             self._note(inode, _Write(size, b"", old, before, size))
+
+    def check_readable(self, inode: int, start: int, end: int) -> None:
+        """Raises OSError: EIO, a byte of [start, end) of a file cannot be read."""
+        if any(start <= at < end for at in self.unreadable.get(inode, ())):
+            self.world.count("disk.unreadable")
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _note(self, inode: int, write: _Write) -> None:
         file = self._files.get(inode)
@@ -321,6 +331,7 @@ class Volume:
         self._files.clear()
         self._names.clear()
         self.stores.clear()
+        self.unreadable.clear()
         self._remember(str(self.directory))
 
     def copied(self) -> VolumeCopy:
@@ -561,10 +572,21 @@ class OsModule:
         os.lseek(descriptor, written, os.SEEK_CUR)
         return written
 
+    def pread(self, descriptor: int, count: int, offset: int) -> bytes:
+        thread = running()
+        if thread is not None and thread.process.machine.volume.unreadable:
+            file = _of(descriptor)
+            if file is not None:
+                file.volume.check_readable(file.inode, offset, offset + count)
+        return os.pread(descriptor, count, offset)
+
     def preadv(self, descriptor: int, parts: Any, offset: int, flags: int = 0) -> int:
         file = _of(descriptor)
         if file is not None and flags & os.RWF_NOWAIT and file.volume.is_cold():
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        if file is not None and file.volume.unreadable:
+            count = sum(map(len, parts))
+            file.volume.check_readable(file.inode, offset, offset + count)
         return os.preadv(descriptor, parts, offset)
 
     def posix_fadvise(self, descriptor: int, *_: int) -> None:

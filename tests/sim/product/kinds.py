@@ -6,26 +6,30 @@ import sys
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from gantry_broker.clients import offset_age, offsets
+from gantry_broker.clients import consumers, offset_age, offsets
 from gantry_broker.clients.lite import expiring
 from gantry_broker.clients.lite import rules as lite_rules
+from gantry_broker.clients.pop import book
 from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
 from sim.product import ages, batches, faults, lite_visits, parked, poppers, readers
+from sim.product.bad_poppers import BadPoppers
 from sim.product.bad_senders import BadSenders
 from sim.product.callers import Callers
 from sim.product.cluster import GROUP, SEGMENT_BYTES, Cluster, Simulation, show_logs
+from sim.product.collector import ENDPOINT, Collected
 from sim.product.commits import Commits
 from sim.product.consents import Consents
 from sim.product.damages import Damages
 from sim.product.everywhere import Everywhere
 from sim.product.growing import Growing
 from sim.product.keyless import Keyless
+from sim.product.kube import aiohttp_connects
 from sim.product.lites import Lites
 from sim.product.lives import Lives
-from sim.product.logs import verify
+from sim.product.logs import inspect_damage, verify
 from sim.product.mapped import Mapped
 from sim.product.moved_poppers import MovedPoppers, Mover
 from sim.product.orderly import Orderly, OrderlyMapped
@@ -55,6 +59,8 @@ FAULTS_S = 12
 PEACE_S = 90  # until everything stands again
 SETTLE_S = 30  # until clients have got everything
 RESTORES = 2
+LONELY = 4  # masters whose last bytes nobody else gets
+POWER_CUTS = ("power-cut", "power-cut-all", "power-cut-all", "kill", "slow-disk")
 ALONE_MAX_MS, APART_MAX_MS = 8_000, 2_000
 HEARTBEAT_SURELY_S = 1.5
 RAISED_SURELY_S = RAISE_EVERY_S + 2.0
@@ -180,10 +186,28 @@ class ProductRun:
         """What this kind of run is owed beside progress, while clients still send."""
 
 
+class _LonelyCluster(Cluster):
+    """Its masters write what nobody else gets."""
+
+    more_faults = faults.LONELY_MASTERS
+
+
 class PowerRun(ProductRun):
     """The same, and machines lose their power again and again, most of all at once."""
 
-    kinds = ("power-cut", "power-cut-all", "power-cut-all", "kill", "slow-disk")
+    cluster_class = _LonelyCluster
+    kinds = (*POWER_CUTS, "lonely-master")
+
+    def __init__(self, seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> None:
+        """Some masters are lonely at least."""
+        super().__init__(seed, schedule, **named)
+        if schedule is None:
+            rng = self.world.stream("lonely")
+            lonely = [
+                faults.Fault(at_ms, "lonely-master", 0, rng.randint(100, 1_000))
+                for at_ms in sorted(rng.sample(range(200, FAULTS_S * 1_000), LONELY))
+            ]
+            self.schedule = sorted([*self.schedule, *lonely], key=lambda fault: fault.at_ms)
 
 
 class RestoredRun(ProductRun):
@@ -234,7 +258,7 @@ class RestoredRun(ProductRun):
 class QuorumRun(ProductRun):
     """Controllers alone, whose administrator declares groups: what it was told stays so."""
 
-    kinds = (*PowerRun.kinds, "isolate", "split", "freeze", "one-way", "terminate", "slow-network")
+    kinds = (*POWER_CUTS, "isolate", "split", "freeze", "one-way", "terminate", "slow-network")
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """No broker, and disks that take their time: most faults meet a sync under way."""
@@ -322,10 +346,17 @@ def _some(rng: Random, kinds: Iterable[str]) -> list[str]:
     return [kind for kind in sorted(kinds) if rng.random() < 0.5] or ["kill"]
 
 
+class _RottingCluster(Cluster):
+    """Its disks have sectors that cannot be read any more."""
+
+    more_faults = faults.BAD_SECTORS
+
+
 class RetainRun(ProductRun):
     """Brokers that keep little of their log, and let rot be found; some are tight on their disk."""
 
     onlookers = (Strangers,)
+    cluster_class = _RottingCluster
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """By size, by age, or both."""
@@ -333,7 +364,9 @@ class RetainRun(ProductRun):
         self._seconds = rng.choice([3, 6]) if self._bytes is None or rng.random() < 0.3 else None
         self._gives_way = rng.random() < 0.3
         self.kinds = _some(rng, faults.KINDS.keys() - {"flipped-bit"})
-        self.kinds += ["flipped-bit"] * max(2, len(self.kinds) // rng.choice([1, 2, 4]))
+        rots = max(2, len(self.kinds) // rng.choice([1, 2, 4]))
+        self.kinds += ["flipped-bit"] * (rots - rots // 2) + ["bad-sector"] * (rots // 2)
+        self.kinds += ["rotten-tables"] * 2
         return {
             "broker_settings": {
                 "retention_bytes": self._bytes or 0,
@@ -354,6 +387,7 @@ class RetainRun(ProductRun):
         kept_us = None if self._seconds is None else self._seconds * SECOND
         self._retained = RetainWatch(self._watch, self._bytes, kept_us, gives_way=self._gives_way)
         super().act()
+        inspect_damage(self._cluster)
 
     def settle(self, loads: Sequence[Load]) -> None:
         retained = self._retained
@@ -362,17 +396,30 @@ class RetainRun(ProductRun):
 
 
 class DoorRun(ProductRun):
-    """Clients come through doors, which are killed and frozen like everybody else."""
+    """Clients come through doors, which are killed and frozen like everybody else, and trace."""
 
     onlookers = (Scraper,)
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """A door beside each broker."""
-        return {"doors": True}
+        ratio = self.world.stream("tracing").choice([1.0, 0.3])
+        traced = {"tracing_endpoint": ENDPOINT}
+        return {
+            "doors": True,
+            "controller_settings": traced,
+            "broker_settings": {**traced, "tracing_ratio": ratio},
+        }
+
+    def play(self) -> None:
+        """Raises Violation. Processes reach the collector."""
+        with aiohttp_connects():
+            super().play()
 
     def loads(self) -> Sequence[Load]:
         """Some send without a unique key."""
-        return [*super().loads(), Keyless(self._cluster, self._watch)]
+        workload = Workload(self._cluster, self._watch, group=GROUP)
+        keyless = Keyless(self._cluster, self._watch)
+        return [workload, keyless, Collected(self._cluster, workload)]
 
 
 class StoreRun(ProductRun):
@@ -416,6 +463,11 @@ class ConsumersRun(ProductRun):
         place = rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
         return {**place, "broker_settings": dict(parked.SETTINGS)}
 
+    def play(self) -> None:
+        """Raises Violation. Masters compare what they know of members all the time."""
+        with mock.patch.object(consumers, "VERIFY_EVERY_S", 3.0):
+            super().play()
+
     def loads(self) -> Sequence[Load]:
         """Few messages, many questions."""
         cluster, watch = self._cluster, self._watch
@@ -456,14 +508,21 @@ class PopsRun(ProductRun):
     onlookers = (Scraper, Strangers)
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """Served from a broker's own disk, or through a door, or through fronts."""
+        """Served from a broker's own disk, or through a door, or through fronts; it may be full."""
+        self.kinds = [*_some(rng, faults.KINDS), "full-disk"]
         return rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
+
+    def play(self) -> None:
+        """Raises Violation. Tables of what is in flight come all the time, whatever is popped."""
+        with mock.patch.object(book, "TABLE_INTERVAL_S", 4.0):
+            super().play()
 
     def loads(self) -> Sequence[Load]:
         """Few messages beside."""
         cluster, watch = self._cluster, self._watch
         modes = PopModes(cluster, poppers.TOPIC, poppers.QUEUES)
-        return [Workload(cluster, watch, producers=1), poppers.Poppers(cluster, watch), modes]
+        bad = BadPoppers(cluster, poppers.TOPIC, poppers.QUEUES)
+        return [Workload(cluster, watch, producers=1), poppers.Poppers(cluster, watch), modes, bad]
 
 
 class LitesRun(ProductRun):
@@ -473,7 +532,8 @@ class LitesRun(ProductRun):
     settle_s = 120  # by the clock of a master that may be far behind the one that stored
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """Served from a broker's own disk, or through a door."""
+        """Served from a broker's own disk, or through a door; it may be full."""
+        self.kinds = [*_some(rng, faults.KINDS), "full-disk"]
         return {"doors": rng.random() < 0.3}
 
     def play(self) -> None:

@@ -458,6 +458,17 @@ async def start_connection(addr_infos: Any, **_: Any) -> Any:
     return await connect(current(), host, port)
 
 
+@contextmanager
+def aiohttp_connects() -> Iterator[None]:
+    """aiohttp connects through simulated TCP."""
+    import aiohappyeyeballs
+    import aiohttp.connector
+
+    eyeballs = SimpleNamespace(**vars(aiohappyeyeballs) | {"start_connection": start_connection})
+    with mock.patch.object(aiohttp.connector, "aiohappyeyeballs", eyeballs):
+        yield
+
+
 def _as_completed(coroutines: Collection[Any]) -> Iterator[Any]:
     """``asyncio.as_completed`` of kopf's sets of coroutines, which lie in them by their address."""
 
@@ -471,14 +482,11 @@ def _as_completed(coroutines: Collection[Any]) -> Iterator[Any]:
 @contextmanager
 def bound(cluster: OperatedCluster) -> Iterator[None]:
     """The kubelet starts simulated processes, and aiohttp connects through simulated TCP."""
-    import aiohappyeyeballs
-    import aiohttp.connector
     import gantry_local.kubelet.container as containers
     import gantry_local.kubelet.worker as workers
     from kopf._cogs.clients import scanning
     from kopf._cogs.structs import references
 
-    eyeballs = SimpleNamespace(**vars(aiohappyeyeballs) | {"start_connection": start_connection})
     # Their hashes are those of strings, which differ from process to process, and kopf keeps sets.
     stable = {"__hash__": lambda self: zlib.crc32(repr(self).encode())}
     identity = SimpleNamespace(identify=lambda pid: SimpleNamespace(text=lambda: f"sim://{pid}"))
@@ -486,7 +494,7 @@ def bound(cluster: OperatedCluster) -> Iterator[None]:
         mock.patch.multiple(references.Resource, **stable),
         mock.patch.multiple(references.Selector, **stable),
         mock.patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_as_completed)),
-        mock.patch.object(aiohttp.connector, "aiohappyeyeballs", eyeballs),
+        aiohttp_connects(),
         mock.patch.object(containers, "identity", identity),
         mock.patch.object(workers, "Process", partial(ContainerProcess, cluster)),
         mock.patch.object(logging.getLogger("kopf"), "level", logging.CRITICAL),

@@ -22,12 +22,17 @@ Rows = dict[bytes, bytes]
 
 
 class Stored:
-    """What one directory holds."""
+    """What one directory holds.
+
+    Attributes:
+        is_rotten: nothing of it can be read any more.
+    """
 
     def __init__(self, rows: Rows | None = None) -> None:
         self.durable: Rows = {} if rows is None else rows
         self.batches: list[list[tuple[Any, ...]]] = []  # since then
         self.opened_by: Process | None = None
+        self.is_rotten = False
 
     def process_ended(self, process: Process) -> None:
         if self.opened_by is process:
@@ -101,7 +106,12 @@ class Rdict:
     def set_write_options(self, _: Any) -> None:
         """There is no write-ahead log anyway."""
 
+    def _check(self) -> None:
+        if self._stored.is_rotten:
+            raise Exception(f"Corruption: block checksum mismatch in {self._path}/000012.sst")
+
     def get(self, key: bytes) -> bytes | None:
+        self._check()
         return self._rows.get(key)
 
     def write(self, batch: WriteBatch) -> None:
@@ -122,6 +132,7 @@ class Rdict:
                 del keys[low:high]
 
     def iter(self) -> _Iterator:
+        self._check()
         return _Iterator(list(self._keys), dict(self._rows) if len(self._rows) < 64 else self._rows)
 
     def flush(self, wait: bool = True) -> None:

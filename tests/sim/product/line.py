@@ -19,6 +19,7 @@ from gantry_protocol.errors import (
     RequestTimeout,
     ResolveError,
 )
+from gantry_protocol.remoting.admission import signed
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.send_answer import MAY_BE_STORED
 
@@ -50,6 +51,7 @@ class Line:
         group: whose master; None for the first of the route.
         java_version: as which one of Java's clients it speaks; None: as another one.
         is_there: whether the group is one that clients are sent to; nobody waits for others.
+        user: who signs every request, and the secret; None signs none.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Line:
         group: str | None = None,
         java_version: int | None = None,
         is_there: Callable[[], bool] = lambda: True,
+        user: tuple[str, bytes] | None = None,
     ) -> None:
         self._is_there = is_there
+        self._user = user
         self._java_version = java_version
         self._client = client
         self._on_request = on_request
@@ -85,7 +89,7 @@ class Line:
         """The answer; None if it was sent and nobody knows what became of it."""
         texts = {name: _text(value) for name, value in (ext or {}).items()}
         while True:
-            command = request(code, texts, body)
+            command = self._signed(request(code, texts, body))
             if self._java_version is not None:
                 command.language, command.version = "JAVA", self._java_version
             try:
@@ -130,8 +134,11 @@ class Line:
             self._connection = await made.connect(wanted[0].address, WITHIN_S)
             if self._greeting is not None:
                 code, body = self._greeting
-                await made.call(request(code, {}, body), WITHIN_S)
+                await made.call(self._signed(request(code, {}, body)), WITHIN_S)
         return self._connection
+
+    def _signed(self, command: RemotingCommand) -> RemotingCommand:
+        return command if self._user is None else signed(command, *self._user)
 
 
 def is_unknown(answer: RemotingCommand | None) -> bool:

@@ -50,6 +50,8 @@ BRIEF_WORDS: tuple[tuple[str, str, str, list[str]], ...] = (  # action, group, p
     ("PARTIAL_ADD", "nobody", PARENT, ["l0"]),
     ("PARTIAL_ADD", "agents", "orders", ["l0"]),
     ("PARTIAL_ADD", "agents", PARENT, ["no name\x01"]),
+    ("PARTIAL_ADD", "agents", PARENT, ["l0"]),  # from a place that there is not
+    ("PARTIAL_ADD", "agents", PARENT, [f"many-{number}" for number in range(2_500)]),
 )
 
 
@@ -152,7 +154,7 @@ class LiteVisits(Clients):
                 await asyncio.sleep(0.1)
             while not self._stops:
                 await asyncio.sleep(rng.random() * 0.3)
-                match rng.choice(["lite", "lite", "client", "client", "all", "nonsense"]):
+                match rng.choice(["lite", "lite", "client", "client", "all", *3 * ["nonsense"]]):
                     case "lite":
                         await self._ask_of_lite(line, rng.choice(LITES))
                     case "client":
@@ -214,8 +216,11 @@ class LiteVisits(Clients):
             "action": action, "clientId": "nobody", "group": group, "topic": parent,
             "liteTopicSet": lites,
         }  # fmt: skip
-        wish: Body | dict[str, object] = {"subscriptionSet": rng.choice([[], [word], [word] * 40])}
-        bodies = [b"", json.dumps(wish).encode()]
+        if word["liteTopicSet"] == ["l0"] and group == "agents":
+            word["offsetOption"] = {"type": "NOWHERE", "value": 1}
+        words = rng.choice([[], [word], [word], [word], [word] * 40])
+        wish: Body | dict[str, object] = {"subscriptionSet": words}
+        bodies = [b"", *3 * [json.dumps(wish).encode()]]
         asked = [(RequestCode.LITE_SUBSCRIPTION_CTL, {}, body) for body in bodies]
         asked += [
             (RequestCode.GET_PARENT_TOPIC_INFO, {"topic": name}, b"") for name in ("orders", "none")

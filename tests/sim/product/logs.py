@@ -7,18 +7,25 @@ index a folder that changed just now, by the real clock, may change again under 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from bisect import bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gantry_broker.log import sums
 from gantry_broker.log.inspection import LogFiles
+from gantry_protocol.errors import RecordError
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
+    from random import Random
+
+    from gantry_broker.log.segments import Segment
     from sim.product.cluster import Cluster, Node
 
 RACY_NS = 20_000_000
+INSPECTED_BYTES = 4_096  # of a log that is inspected, at least
 
 
 class Logs:
@@ -90,6 +97,65 @@ def verify(cluster: Cluster) -> None:
             cluster.world.count("verified")
             if found.damage:
                 raise Violation(f"the log of {node.name} is said to be damaged: {found.damage}")
+
+
+def inspect_damage(cluster: Cluster) -> None:
+    """What `gantry log verify` says of copies of logs that are spoiled in one place each.
+
+    Raises:
+        Violation: it finds nothing, or something elsewhere.
+    """
+    rng = cluster.world.stream("inspected")
+    for number, spoil in enumerate((_flip, _shorten, _remove, _forget_sums)):
+        node = rng.choice([node for node in cluster.brokers if node.name not in cluster.flipped])
+        copy = cluster.root / f"inspected-{number}"
+        shutil.copytree(cluster.store_of(node, cluster.groups[0]) / "commitlog", copy)
+        sound = LogFiles(copy)
+        before = sound.verify()
+        files = [segment for segment in sound.segments if segment.start < before.covered]
+        if before.covered - before.start < INSPECTED_BYTES:
+            continue
+        where = spoil(rng, files, before.covered)
+        damage = LogFiles(copy).verify().damage
+        cluster.world.count(f"inspected: {spoil.__name__}")
+        if not any(found.offset <= where and str(copy) in str(found) for found in damage):
+            raise Violation(f"{spoil.__name__} at {where} of {node.name} is said to be {damage}")
+        shown = [before.start - 1]  # what `gantry log dump` shows of it
+        with suppress(RecordError):
+            for _, offset, _, _ in LogFiles(copy).units(before.start, before.covered):
+                shown.append(offset)
+        if shown != sorted(set(shown)) or shown[-1] >= before.covered:
+            raise Violation(f"{spoil.__name__} of {node.name}: it is shown as {shown}")
+
+
+def _flip(rng: Random, files: list[Segment], covered: int) -> int:
+    """A bit of the log has rotted."""
+    segment = rng.choice(files)
+    where = rng.randrange(segment.start, min(segment.end, covered))
+    data = bytearray(segment.path.read_bytes())
+    data[where - segment.start] ^= 16
+    segment.path.write_bytes(data)
+    return where
+
+
+def _shorten(rng: Random, files: list[Segment], covered: int) -> int:
+    """The end of the last file is gone."""
+    where = rng.randrange(files[-1].start, covered)
+    os.truncate(files[-1].path, where - files[-1].start)
+    return where
+
+
+def _remove(rng: Random, files: list[Segment], _: int) -> int:
+    """One file is gone."""
+    segment = rng.choice(files)
+    segment.path.unlink()
+    return segment.end
+
+
+def _forget_sums(rng: Random, files: list[Segment], _: int) -> int:
+    """The checksums of a file are gone, and a byte of it has rotted meanwhile."""
+    sums.sums_path(files[0].path).unlink()
+    return _flip(rng, files[:1], files[0].end)
 
 
 class _Folder:

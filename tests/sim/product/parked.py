@@ -262,7 +262,25 @@ class Parked:
                     end = await line.ask(RequestCode.END_TRANSACTION, _end(answer, outcome))
                     done = end is not None and end.code == ResponseCode.SUCCESS
                     self.messages[key].ended = done and outcome != UNKNOWN
+                    if rng.random() < 0.3:
+                        await self._end_again(line, answer, outcome, rng)
                 await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))
+
+    async def _end_again(
+        self, line: Line, sent: RemotingCommand, outcome: int, rng: Random
+    ) -> None:
+        """End it as it is not, which its first end outlasts. Raises Violation: that is taken."""
+        again, key = _end(sent, outcome), (sent.ext or {})["transactionId"]
+        if self.messages[key].ended:
+            other = {**again, "commitOrRollback": COMMIT if outcome == ROLLBACK else ROLLBACK}
+            await line.ask(RequestCode.END_TRANSACTION, other)
+            self._cluster.world.count("ended-otherwise")
+        wrong = rng.choice([{"commitOrRollback": 5}, {"tranStateTableOffset": 10**9}])
+        if outcome == UNKNOWN and "tranStateTableOffset" in wrong:
+            return
+        answer = await line.ask(RequestCode.END_TRANSACTION, {**again, **wrong})
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            raise Violation(f"a transaction is ended by {wrong}: {answer}")
 
     def _new(self, rng: Random, message: _Message) -> str:
         key = f"{rng.getrandbits(128):032X}"

@@ -43,7 +43,7 @@ from gantry_protocol.bodies.inspection import (
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import GantryError
-from gantry_protocol.records import decode_properties, decode_records
+from gantry_protocol.records import decode_offset_msg_id, decode_properties, decode_records
 from gantry_protocol.records.properties import UNIQ_KEY
 from sim.kernel.world import Violation
 from sim.product.cluster import GROUP
@@ -140,6 +140,7 @@ class Questions(Clients):
                     self._ids = [*self._ids[-20:], result.offset_id]
                     await self._find(line, message.key, name)
                     await self._find(line, message.key, message.key, unique=True)
+                    await self._view(line, message.key, result.offset_id)
                 await asyncio.sleep(rng.choice([0.1, 0.4]))
         self._busy -= 1
 
@@ -163,6 +164,20 @@ class Questions(Clients):
         self._cluster.world.count("found-by-key")
         if set(found) != {key}:
             raise Violation(f"{sought} leads to {found}, not to {key}")
+
+    async def _view(self, line: Line, key: str, offset_id: str) -> None:
+        """Raises Violation: another message stands under its id."""
+        place = {"offset": decode_offset_msg_id(offset_id)[1]}
+        answer = await line.ask(RequestCode.VIEW_MESSAGE_BY_ID, place)
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return  # the next master has not confirmed it yet
+        found = [
+            decode_properties(record.properties).get(UNIQ_KEY)
+            for record in decode_records(answer.body)
+        ]
+        self._cluster.world.count("found-by-id")
+        if found != [key]:
+            raise Violation(f"{offset_id} leads to {found}, not to {key}")
 
     # ---- brokers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.product import kinds
+from sim.product.access_kinds import AccessRun
 from sim.product.fence_kinds import FencedRun
 from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
@@ -26,6 +27,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "doors": kinds.DoorRun,
     "stores": kinds.StoreRun,
     "rich": kinds.RichRun,
+    "access": AccessRun,
     "consumers": kinds.ConsumersRun,
     "readers": kinds.ReadersRun,
     "front-readers": kinds.FrontReadersRun,
