@@ -57,6 +57,14 @@ MUTANTS = (
         SIGNED,
     ),
     _mutant(
+        "open-until-told",
+        "a broker that was started again serves everybody until it has heard of users",
+        "gantry_broker.clients.access:stand_before",
+        "gate if access.enabled or not access.is_known else None",
+        "gate if access.enabled else None",
+        f"{GATE}::test_requests_wait_until_it_is_known_who_may_pass",
+    ),
+    _mutant(
         "unknown-means-open",
         "a broker that has just started serves everybody until it hears of users",
         "gantry_broker.clients.access:Gate.is_ready",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sim.mutants.mutant import Mutant, Seeds
 from sim.mutants.planting import Edit
 
-KIND = "product-access"
+KIND, SEEDS = "product-access", 6
 
 
-def _mutant(name: str, what: str, place: str, text: str, other: str, within: int = 2) -> Mutant:
-    return Mutant(name, "access", what, (Edit(place, text, other),), Seeds(KIND, within))
+def _mutant(name: str, what: str, place: str, text: str, other: str) -> Mutant:
+    return Mutant(name, "access", what, (Edit(place, text, other),), Seeds(KIND, SEEDS))
 
 
 MUTANTS = (
@@ -28,19 +28,10 @@ MUTANTS = (
         "not may_read(header.origin_topic or record.topic)",
     ),
     _mutant(
-        "open-until-told",
-        "a broker that was started again serves everybody until it has heard of users",
-        "gantry_broker.clients.access:stand_before",
-        "gate if access.enabled or not access.is_known else None",
-        "gate if access.enabled else None",
-        6,
-    ),
-    _mutant(
         "guests-are-asked",
         "who says to be a producer is shown messages of topics that it may not send to",
         "gantry_broker.clients.access:ClusterUsers.may_be_asked",
         "return user == ACCESS_KEY or self.users.may(user, topic(name, Action.PUB), source)",
         "return True",
-        6,
     ),
 )
