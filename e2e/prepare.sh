@@ -24,7 +24,8 @@ say "API contract:"
 wait $contract || { cat build/e2e/contract.txt; exit 1; }
 tail -1 build/e2e/contract.txt >&2
 
-# In the foreground, so that Ctrl-C ends what it starts. Skipped where the node image was pulled: no programs then.
+# In the foreground, so that Ctrl-C ends what it starts. Skipped where the node image was pulled: no programs then. The
+# contract on the programs' own version has just been proved, so it is only asked for as an older one.
 say "gantry local over a real API server:"
-nice .venv/bin/python -m pytest -q tests/integration/real_api >build/e2e/real-api.txt 2>&1 || { cat build/e2e/real-api.txt; exit 1; }
+nice .venv/bin/python -m pytest -q tests/integration/real_api -k "not own-version" --durations=5 >build/e2e/real-api.txt 2>&1 || { cat build/e2e/real-api.txt; exit 1; }
 tail -1 build/e2e/real-api.txt >&2
