@@ -7,7 +7,7 @@ stable since OTLP 1.0. Ids are numbers here, and text only on the way out.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -48,9 +48,36 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class Rooted(Protocol):
+    """Whatever has the ids of a root."""
+
+    trace_id: int
+    span_id: int
+
+
 def child_id(root: int, number: int) -> int:
     """The id of a root's part, which follows from the root's; `number` from 1."""
     return (root + number - 1) % _IDS + 1
+
+
+def part_of(
+    root: Rooted,
+    number: int,
+    name: str,
+    start_ns: int,
+    end_ns: int,
+    kind: SpanKind = SpanKind.INTERNAL,
+) -> Span:
+    """A part of a root; it is empty where a clock that went back would end it before it begins."""
+    return Span(
+        name=name,
+        trace_id=root.trace_id,
+        span_id=child_id(root.span_id, number),
+        parent_id=root.span_id,
+        start_ns=start_ns,
+        end_ns=max(start_ns, end_ns),
+        kind=kind,
+    )
 
 
 def encode_spans(spans: Sequence[Span], resource: Mapping[str, Value], version: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_protocol.tracing.context import TRACEPARENT, Parent, parent_of, traceparent
-from gantry_protocol.tracing.spans import Span, SpanKind, Value, child_id
+from gantry_protocol.tracing.spans import Span, SpanKind, Value, child_id, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,17 +81,6 @@ class SendTrace(msgspec.Struct):
             return [root]
         return [
             root,
-            self._part(ROUTE, "route", self.arrived_ns, self.routed_ns, SpanKind.INTERNAL),
-            self._part(CALL, "call", self.routed_ns, answered_ns, SpanKind.CLIENT),
+            part_of(self, ROUTE, "route", self.arrived_ns, self.routed_ns, SpanKind.INTERNAL),
+            part_of(self, CALL, "call", self.routed_ns, answered_ns, SpanKind.CLIENT),
         ]
-
-    def _part(self, number: int, name: str, start_ns: int, end_ns: int, kind: SpanKind) -> Span:
-        return Span(
-            name=name,
-            trace_id=self.trace_id,
-            span_id=child_id(self.span_id, number),
-            parent_id=self.span_id,
-            start_ns=start_ns,
-            end_ns=max(start_ns, end_ns),
-            kind=kind,
-        )

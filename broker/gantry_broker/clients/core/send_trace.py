@@ -14,7 +14,7 @@ from collections import deque
 
 import msgspec
 from gantry_protocol.tracing.context import traceparent
-from gantry_protocol.tracing.spans import Span, SpanKind, Value, child_id
+from gantry_protocol.tracing.spans import Span, SpanKind, Value, child_id, part_of
 
 FLUSHES_MAX = 4_096  # a second of them and more
 QUEUE, APPEND, REPLICATE, ANSWER, STORE = range(1, 6)
@@ -93,35 +93,17 @@ class SendTrace(msgspec.Struct):
         )
         if self.begun_ns is None:
             return [root]
-        spans = [root, self._part(QUEUE, "queue", self.arrived_ns, self.begun_ns)]
+        spans = [root, part_of(self, QUEUE, "queue", self.arrived_ns, self.begun_ns)]
         if self.is_handed_over:
             until_ns = answered_ns if self.confirmed_ns is None else self.confirmed_ns
-            spans.append(self._part(STORE, "store", self.begun_ns, until_ns, SpanKind.CLIENT))
+            spans.append(part_of(self, STORE, "store", self.begun_ns, until_ns, SpanKind.CLIENT))
         if self.appended_ns is not None:
             stored_ns = self.appended_ns if flushed_ns is None else flushed_ns
-            spans.append(self._part(APPEND, "append", self.begun_ns, stored_ns))
+            spans.append(part_of(self, APPEND, "append", self.begun_ns, stored_ns))
         if self.confirmed_ns is not None:
             if self.appended_ns is not None:
                 spans.append(
-                    self._part(REPLICATE, "replicate", self.appended_ns, self.confirmed_ns)
+                    part_of(self, REPLICATE, "replicate", self.appended_ns, self.confirmed_ns)
                 )
-            spans.append(self._part(ANSWER, "answer", self.confirmed_ns, answered_ns))
+            spans.append(part_of(self, ANSWER, "answer", self.confirmed_ns, answered_ns))
         return spans
-
-    def _part(
-        self,
-        number: int,
-        name: str,
-        start_ns: int,
-        end_ns: int,
-        kind: SpanKind = SpanKind.INTERNAL,
-    ) -> Span:
-        return Span(
-            name=name,
-            trace_id=self.trace_id,
-            span_id=child_id(self.span_id, number),
-            parent_id=self.span_id,
-            start_ns=start_ns,
-            end_ns=max(start_ns, end_ns),
-            kind=kind,
-        )
