@@ -49,7 +49,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rooted(Protocol):
-    """Whatever has the ids of a root."""
+    """Ids of a root, whatever else its holder has."""
 
     trace_id: int
     span_id: int
