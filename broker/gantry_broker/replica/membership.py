@@ -6,7 +6,9 @@ which the master began its epoch, including records that are not confirmed yet.
 
 Under steady load a replica with a slower disk is always a few records behind confirm and would
 never join. So confirm waits for it: a replica that is close is *counted* first, for a bounded
-time; once it has passed confirm, which now stands still, it is proposed.
+time; once it has passed confirm, which now stands still, it is proposed. Who has not yet shown on
+its link that it held the whole log of a moment is not close: a newcomer copies without being waited
+for, however much there is.
 
 A member that comes back with less than is confirmed leaves at once, however near it is: as long as
 it is in the set it may be elected (``Member.has_lost``).
@@ -110,13 +112,16 @@ class Joiner:
                     return
 
     def _is_close(self, member: Member, joins_at: Offset, now_ms: int) -> bool:
-        behind_ms = now_ms - member.caught_up_ms
+        # By what it acknowledged, not by ``caught_up_ms``: that begins with a newcomer, who has all
+        # to copy, and everybody would wait for him for as long as confirm may.
+        whole_ms = member.seen_whole_ms
         return (
             member.streaming
             and not member.draining
             and not member.pace.is_out(now_ms)
             and 0 < member.acked < joins_at
-            and behind_ms <= self._limits.join_wait_ms
+            and whole_ms is not None
+            and now_ms - whole_ms <= self._limits.join_wait_ms
         )
 
     def _keep_or_end(self, counted: frozenset[BrokerId], member: Member, now_ms: int) -> None:

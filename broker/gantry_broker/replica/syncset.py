@@ -130,7 +130,8 @@ class Member:
         absent_since_ms: when the link was lost, or the epoch began.
         connected_once: whether it has had a link in this epoch.
         caught_up_ms: the newest moment at which it is known to have held the whole log of that
-            moment.
+            moment; before there is one, when we first heard of it, for patience begins then.
+        seen_whole_ms: the same, by what it acknowledged on this link; None before it has.
         draining: it said that it is about to leave.
         heard_ms: when it last acknowledged anything in this epoch, or the epoch began. By that
             it says, too, that it has not left for a newer one.
@@ -153,6 +154,7 @@ class Member:
         "link",
         "owes",
         "pace",
+        "seen_whole_ms",
         "sent",
         "sent_ms",
         "streaming",
@@ -168,6 +170,7 @@ class Member:
         self.absent_since_ms = now_ms
         self.connected_once = False
         self.caught_up_ms = self.heard_ms = now_ms
+        self.seen_whole_ms: int | None = None
         self.draining = False
         self.has_room = False
         self.owes = Offset(0)
@@ -200,7 +203,7 @@ class Member:
         self.acked = Offset(0)
         self.draining = draining
         self.has_room = False  # its acknowledgements say
-        self._mark_end = None
+        self._mark_end = self.seen_whole_ms = None
 
     def lost(self, now_ms: int) -> None:
         """The link is gone."""
@@ -219,8 +222,9 @@ class Member:
         self.acked = flushed_end
         self.heard_ms = now_ms
         if flushed_end >= end:
-            self.caught_up_ms = now_ms
+            self.caught_up_ms = self.seen_whole_ms = now_ms
         elif self._mark_end is not None and flushed_end >= self._mark_end:
+            self.seen_whole_ms = self._mark_ms
             self.caught_up_ms = max(self.caught_up_ms, self._mark_ms)
         if self._mark_end is None or flushed_end >= self._mark_end:
             self._mark_end, self._mark_ms = end, now_ms
@@ -230,6 +234,8 @@ class Member:
         """The master itself stood still for this long; its own silence is no evidence."""
         self.absent_since_ms += pause_ms
         self.caught_up_ms += pause_ms
+        if self.seen_whole_ms is not None:
+            self.seen_whole_ms += pause_ms
         self.pace.excuse(pause_ms)
 
     def fell_behind(self, now_ms: int, limits: Limits) -> bool:

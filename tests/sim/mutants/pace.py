@@ -10,6 +10,37 @@ RULE = "unit/broker/replica/test_pace.py"
 
 MUTANTS = (
     Mutant(
+        "newcomer-is-waited-for-while-it-copies",
+        "pace",
+        "writes stand still for 0.4 s whenever a replica with much to copy arrives",
+        (
+            Edit(
+                f"{REPLICA}.syncset:Member.__init__",
+                "self.seen_whole_ms: int | None = None",
+                "self.seen_whole_ms: int | None = now_ms",
+            ),
+            Edit(
+                f"{REPLICA}.syncset:Member.greeted",
+                "self._mark_end = self.seen_whole_ms = None",
+                "self._mark_end = None",
+            ),
+        ),
+        UnitTests("unit/broker/replica/test_sync_state_set.py"),
+    ),
+    Mutant(
+        "closeness-outlives-its-link",
+        "pace",
+        "everybody waits for a replica that comes back, for what it held on a link before",
+        (
+            Edit(
+                f"{REPLICA}.syncset:Member.greeted",
+                "self._mark_end = self.seen_whole_ms = None",
+                "self._mark_end = None",
+            ),
+        ),
+        UnitTests("unit/broker/replica/test_sync_state_set.py"),
+    ),
+    Mutant(
         "copying-counts-as-standing-still",
         "pace",
         "a newcomer leaves the set as soon as its copy is complete, and comes and goes for a while",

@@ -7,7 +7,7 @@ from gantry_broker.replica import DEFAULT_LIMITS, ControllerView
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.events import Adopted, Event, ProposalFinished, Refused, Unknown
-from gantry_broker.replica.syncset import SyncStateSet
+from gantry_broker.replica.syncset import Member, SyncStateSet
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.replicas import Group
 
@@ -186,6 +186,52 @@ def test_a_replica_joins_only_with_the_whole_log_of_the_epochs_beginning() -> No
     group[3].flush()
     group.run()
     assert group[1].last_proposal().sync_state_set == ids(1, 2, 3)
+
+
+def counted(group: Group) -> frozenset[BrokerId]:
+    assert group[1].core.serving is not None
+    return group[1].core.serving.counted
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["new", "back in a newer epoch"])
+def test_nobody_waits_for_a_replica_that_has_much_to_copy(is_back: bool) -> None:
+    group = Group(3)
+    if is_back:
+        group.elect(2)
+        group.write(2, b"abc")
+    group.unreachable = {3}
+    group.elect(1, {1, 2})
+    group.write(1, bytes(3 * DEFAULT_LIMITS.window_bytes))
+    group[3].flushing = False
+    group.unreachable = set()
+    group.tick(200)
+    for _ in range(2):
+        group[3].flush()
+        group.run()
+        assert 0 < group[3].facts.flushed < group[1].facts.confirm
+        assert counted(group) == ids(1, 2)
+        group.write(1, b"abc")
+        assert group[1].facts.confirm == group[1].facts.end, "writes go on"
+    group[3].flush()
+    group.run()
+    assert counted(group) == ids(1, 2, 3), "it has what there was when it came"
+    group[3].flush()
+    group.run()
+    assert group[1].last_proposal().sync_state_set == ids(1, 2, 3)
+
+
+def test_who_opens_another_link_shows_again_that_it_is_close() -> None:
+    """What it held on the link before may have been cut since."""
+    member = Member(BrokerId(3), 0)
+    for link in (1, 2):
+        member.greeted(link, Offset(3), Offset(6), draining=False)
+        member.sent = Offset(6)
+        assert member.acknowledged(Offset(3), Offset(6), 10) is None
+        assert member.seen_whole_ms is None
+        assert member.acknowledged(Offset(6), Offset(6), 20) is None
+        assert member.seen_whole_ms == 20
+    member.excuse(500)
+    assert member.seen_whole_ms == 520
 
 
 def test_a_leaving_replica_does_not_join() -> None:
