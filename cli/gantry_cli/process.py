@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gantry_protocol.process import log
 from gantry_protocol.process.config import Settings, load_settings
 from gantry_protocol.process.runtime import run
+from gantry_protocol.settings.logs import LoggedProcess
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,5 +40,9 @@ def run_process(
     """
     settings = load_settings(model, flags, table=component, otherwise=otherwise)
     before(settings)
-    log.setup(component)
+    log.setup(component, level=_level(settings))
     return run(lambda stop: serve(settings, stop))
+
+
+def _level(settings: Settings) -> str:
+    return settings.log_level if isinstance(settings, LoggedProcess) else "info"

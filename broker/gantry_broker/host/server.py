@@ -212,6 +212,7 @@ class BrokerServer:
     def _tune(self, shared: SharedResources, directory: Path, settings: BrokerSettings) -> None:
         """Put settings in force that have changed; all that is ``LIVE`` is told here, each time."""
         self.settings = settings
+        log.set_level(settings.log_level)
         shared.access.logs_all = settings.access_log == "all"
         shared.disk_space.watermarks = settings.watermarks
         client_options = ClientOptions.of(settings)

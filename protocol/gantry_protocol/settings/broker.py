@@ -7,14 +7,10 @@ from pydantic import BeforeValidator, Field
 
 from gantry_protocol.process.config import Settings
 from gantry_protocol.settings import defaults
+from gantry_protocol.settings.logs import lower
 from gantry_protocol.settings.tracing import TracedSends
 
 FILE_BYTES_MIN = 64 * 1024  # of the commit log
-
-
-def _lower(value: object) -> object:
-    """A resource writes choices as `Delete`, files and variables as `delete`."""
-    return value.lower() if isinstance(value, str) else value
 
 
 class BrokerTuning(TracedSends):
@@ -33,7 +29,7 @@ class BrokerTuning(TracedSends):
         description="How long the process may be stopped (SIGSTOP) before it is ended, so that its"
         " clients look elsewhere; 0 waits for ever.",
     )
-    access_log: Annotated[Literal["denied", "all"], BeforeValidator(_lower)] = Field(
+    access_log: Annotated[Literal["denied", "all"], BeforeValidator(lower)] = Field(
         default="denied",
         description="Which decisions about requests of users are logged: denied ones, at most one "
         "a second for each user with the number of those between, or all, one line each.",
@@ -165,7 +161,7 @@ class RetentionSettings(Settings):
         description="Without a tier, bytes of the confirmed log that each replica keeps, if this "
         "is not 0; whole files go, so up to one more stays.",
     )
-    retention_when_full: Annotated[Literal["delete", "refuse"], BeforeValidator(_lower)] = Field(
+    retention_when_full: Annotated[Literal["delete", "refuse"], BeforeValidator(lower)] = Field(
         default="delete",
         description="Without a tier, what becomes of the oldest messages when a volume is nearly "
         "full (85 %). Delete: they go before their time, and new ones are taken. Refuse: they "
@@ -247,6 +243,7 @@ LIVE: Final = frozenset(
         "disk_spare_bytes",
         "disk_take_percent",
         "drain_grace_s",
+        "log_level",
         "max_batch_messages",
         "offsets_kept_hours",
         "quotas",

@@ -4,12 +4,12 @@ import re
 
 from pydantic import Field, field_validator
 
-from gantry_protocol.process.config import Settings
+from gantry_protocol.settings.logs import LoggedProcess
 
 COLLECTOR_URL = r"^https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-~]*)?$"
 
 
-class TracedProcess(Settings):
+class TracedProcess(LoggedProcess):
     """The way out of a process for its spans."""
 
     tracing_endpoint: str | None = Field(

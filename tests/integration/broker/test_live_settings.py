@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from gantry_broker.host.live_settings import SettingsFile
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
+from gantry_protocol.process import log
 from gantry_protocol.process.config import fingerprint
 from gantry_protocol.settings.broker import LIVE
 from gantry_protocol.types import BrokerId
@@ -23,6 +24,7 @@ OTHERS: dict[str, str] = {
     "disk_spare_bytes": "5",
     "disk_take_percent": "70",
     "drain_grace_s": "3",
+    "log_level": "warning",
     "max_batch_messages": "7",
     "offsets_kept_hours": "9",
     "quotas": '{"perTenant": {"sendsPerSecond": 3}}',
@@ -88,6 +90,7 @@ def in_force(server: BrokerServer) -> dict[str, Any]:
         "disk_spare_bytes": marks.spare_bytes,
         "disk_take_percent": marks.take_below,
         "drain_grace_s": processor.drain.grace_s,
+        "log_level": log.level(),
         "max_batch_messages": processor._sender.max_batch_messages,
         "offsets_kept_hours": processor.age.kept_hours,
         "quotas": rates or None,
@@ -106,6 +109,16 @@ def expected(settings: BrokerSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in LIVE} | {"quotas": rate}
 
 
+@pytest.fixture
+def as_begun() -> Iterator[None]:
+    """The level at which a process logs that was told none."""
+    before = log.level()
+    log.set_level("info")
+    yield
+    log.set_level(before)
+
+
+@pytest.mark.usefixtures("as_begun")
 async def test_every_live_setting_comes_into_force_and_goes_again(tmp_path: Path) -> None:
     assert OTHERS.keys() == LIVE, "of each that is said to be applied while running"
     async with OneBroker(tmp_path) as cluster:
