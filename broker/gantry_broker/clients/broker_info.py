@@ -26,9 +26,9 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers.brokeradmin import TopicAndGroupRequestHeader
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.settings.delays import MAX_LEVELS
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
+from gantry_protocol.settings.delays import MAX_LEVELS
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.delivery import Delivery
 
 TIMER = "timer"  # the level of all messages for a certain moment

@@ -36,9 +36,10 @@ from gantry_protocol.records import (
     encode_record,
 )
 from gantry_protocol.remoting.asking import Outcome
+from gantry_protocol.settings.delays import MAX_LEVELS
 from gantry_protocol.types import Offset
 
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS, QUEUES, STEPS_MS, DelayLevels
+from gantry_broker.clients.core.delay.levels import QUEUES, STEPS_MS, DelayLevels
 from gantry_broker.clients.core.delay.parked import (
     PROGRESS_GROUP,
     as_sent,

@@ -19,6 +19,7 @@ from gantry_protocol.queue_map import MAPPED
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
 from gantry_protocol.settings.defaults import DELAY_LEVELS
+from gantry_protocol.settings.quotas import Quotas
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.access import USER_CODES, ClusterUsers
@@ -54,7 +55,6 @@ from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.questions import question_numbers
-from gantry_broker.clients.quotas import Quotas
 from gantry_broker.clients.recall import Recalls
 from gantry_broker.clients.replies import Replies
 from gantry_broker.clients.resent import RESENT, ResentSends

@@ -7,59 +7,13 @@ one number, the time at which all that was granted is paid for, so a burst of on
 nothing has to be refilled by a timer.
 """
 
-import msgspec
-from gantry_protocol.errors import ConfigError
+from gantry_protocol.settings.quotas import Quota, Quotas
 
 BURST_S = 1.0
 MAX_TENANTS = 10_000  # more are counted together, as the one with the name ``REST``
 REST = "%"  # no tenant is called so
 _NO_WAIT_S = 0.001  # nobody is held for less
 _PREFIXES = ("%RETRY%", "%DLQ%")
-
-
-class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The limits of one tenant; 0 is no limit.
-
-    Attributes:
-        sends_per_second: messages, those of batches counted one by one.
-        send_bytes_per_second: of their bodies.
-        read_bytes_per_second: of the records that pulls return.
-    """
-
-    sends_per_second: float = 0
-    send_bytes_per_second: float = 0
-    read_bytes_per_second: float = 0
-
-
-class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The quotas of a group.
-
-    Attributes:
-        per_tenant: of every tenant that is not named.
-        tenants: of these, instead.
-    """
-
-    per_tenant: Quota = Quota()
-    tenants: dict[str, Quota] = {}
-
-
-_decoder = msgspec.json.Decoder(Quotas)
-
-
-def parse_quotas(text: str) -> Quotas:
-    """Quotas from JSON, as the BrokerGroup's ``spec.quotas`` has them.
-
-    Raises:
-        ConfigError: says which part cannot be meant.
-    """
-    try:
-        quotas = _decoder.decode(text)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"The quotas do not read: {error}") from error
-    for name, quota in (("perTenant", quotas.per_tenant), *quotas.tenants.items()):
-        if min(msgspec.structs.astuple(quota)) < 0:
-            raise ConfigError(f"The quota of {name} has a negative number; 0 means no limit.")
-    return quotas
 
 
 def tenant_of(topic: str) -> str:

@@ -30,9 +30,10 @@ from gantry_protocol.recall import RecallHandle
 from gantry_protocol.records import MessageRecord, decode_properties
 from gantry_protocol.records.properties import REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.settings.delays import MAX_DELAY_MS
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.core.delay.levels import MAX_DELAY_MS, STEPS_MS
+from gantry_broker.clients.core.delay.levels import STEPS_MS
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.store.tables.offsets import GONE, rows_record

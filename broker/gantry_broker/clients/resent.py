@@ -45,8 +45,9 @@ from gantry_protocol.records import SCHEDULE_TOPIC, MessageRecord
 from gantry_protocol.records.properties import UNIQ_KEY
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED
+from gantry_protocol.settings.delays import MAX_LEVELS
 
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS, QUEUES
+from gantry_broker.clients.core.delay.levels import QUEUES
 from gantry_broker.clients.mapped.again import Again, digest
 from gantry_broker.clients.mapped.before import is_question
 from gantry_broker.clients.send import Sender

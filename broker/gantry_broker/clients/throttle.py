@@ -18,8 +18,9 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler
+from gantry_protocol.settings.quotas import Quotas
 
-from gantry_broker.clients.quotas import Meter, Quotas, tenant_of
+from gantry_broker.clients.quotas import Meter, tenant_of
 
 SEND_PATIENCE_S = 1.0  # Java gives a send 3 s
 PULL_PATIENCE_S = 10.0  # and a pull at least this

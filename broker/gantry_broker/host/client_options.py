@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
+from gantry_protocol.settings.quotas import Quotas
+
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.access import ClusterUsers
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.drain import GRACE_S, Leaving
 from gantry_broker.clients.processor import Disk, Tuning
-from gantry_broker.clients.quotas import Quotas
 from gantry_broker.clients.suggestions import Replicas
 from gantry_broker.clients.throttle import Throttle
 from gantry_broker.clients.traced_sends import OpenSends

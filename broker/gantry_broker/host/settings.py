@@ -7,17 +7,15 @@ which the operator takes it too.
 from pathlib import Path
 from typing import Annotated
 
-from gantry_protocol.errors import ConfigError
 from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
+from gantry_protocol.settings.quotas import Quotas, parse_quotas
 from gantry_protocol.tier.keys import SHARED_UID_MAX_CHARS
 from gantry_protocol.tls.settings import TlsSettings, demand_ca
 from pydantic import Field, field_validator, model_validator
 
-from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
-from gantry_broker.clients.quotas import Quotas, parse_quotas
 from gantry_broker.control.addresses import checked_ip, controller_addresses
 from gantry_broker.host.port_map import GroupPort, port_map
 from gantry_broker.retention.core.rules import RetentionBounds
@@ -85,12 +83,6 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSet
     def _must_be_ip(cls, value: str | None) -> str | None:
         return None if value is None else checked_ip(value)
 
-    @field_validator("delay_levels")
-    @classmethod
-    def _must_be_delays(cls, value: str) -> str:
-        DelayLevels.parse(value)
-        return value
-
     @field_validator("controllers")
     @classmethod
     def _must_be_addresses(cls, value: list[str]) -> list[str]:
@@ -121,25 +113,6 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSet
             raise ValueError("tier_local_bytes is set without tier_url: nothing would be kept")
         return self
 
-    @field_validator("quotas")
-    @classmethod
-    def _must_be_quotas(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                parse_quotas(value)
-            except ConfigError as error:
-                raise ValueError(str(error)) from error
-        return value
-
-    @model_validator(mode="after")
-    def _must_take_below_refusing(self) -> "BrokerSettings":
-        if self.disk_take_percent >= self.disk_refuse_percent:
-            raise ValueError(
-                f"disk_take_percent {self.disk_take_percent:g} must be below "
-                f"disk_refuse_percent {self.disk_refuse_percent:g}"
-            )
-        return self
-
     @model_validator(mode="after")
     def _must_reach_masters(self) -> "BrokerSettings":
         demand_ca(self)
@@ -163,15 +136,6 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSet
     def watermarks(self) -> Watermarks:
         """The marks at which a disk is nearly full."""
         return Watermarks(self.disk_refuse_percent, self.disk_take_percent, self.disk_spare_bytes)
-
-    @model_validator(mode="after")
-    def _must_outlast_a_heartbeat(self) -> "BrokerSettings":
-        if self.heartbeat_timeout_ms < 2 * self.heartbeat_interval_ms:
-            raise ValueError(
-                f"heartbeat_timeout_ms {self.heartbeat_timeout_ms} must be at least twice "
-                f"heartbeat_interval_ms {self.heartbeat_interval_ms}"
-            )
-        return self
 
     @property
     def transaction_policy(self) -> Policy:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
 from gantry_protocol.settings.controller import ControllerTuning
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from gantry_operator import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gantry_protocol.process.config import Settings
     from pydantic.fields import FieldInfo
 
     from gantry_operator.models.base import Metadata, Model
@@ -37,6 +38,7 @@ CONTROLLER: Final[Definitions] = ControllerTuning.model_fields
 
 _LIMITS = ("ge", "gt", "le", "min_length", "max_length")
 _MIB = 1024 * 1024
+_SHOWN_CHARS = 64
 
 
 def field_of(setting: str, *, unset: str = "", **other: Any) -> Any:
@@ -80,16 +82,37 @@ def _written(info: FieldInfo, value: object) -> str:
     return str(value).lower() if get_origin(info.annotation) is Literal else str(value)
 
 
-def wrong_settings(meta: Metadata, settings: Mapping[str, str], known: Definitions) -> str:
+def wrong_settings(meta: Metadata, settings: Mapping[str, str], model: type[Settings]) -> str:
     """One sentence per setting that the processes would refuse; empty if there is none."""
     if meta.annotations.get(names.ANNOTATION_UNCHECKED) == "true":
         return ""
-    return " ".join(
-        sentence
-        for key, text in sorted(settings.items())
-        for sentence in [_sentence(key, text, known)]
-        if sentence
-    )
+    known = model.model_fields
+    sentences = [_sentence(key, text, known) for key, text in sorted(settings.items())]
+    return " ".join(filter(None, sentences)) or _refused(settings, model)
+
+
+def _refused(settings: Mapping[str, str], model: type[Settings]) -> str:
+    """Why a process would not start with settings that are right in kind and range."""
+    try:
+        model.model_validate(settings)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        return " ".join(_refusal(settings, fault["loc"], fault["msg"]) for fault in found)
+    return ""
+
+
+def _refusal(settings: Mapping[str, str], loc: tuple[int | str, ...], said: str) -> str:
+    fault = said.removeprefix("Value error, ").removesuffix(".")
+    fault = fault[:1].lower() + fault[1:]
+    if not loc:
+        return f"spec.config: {fault}; change one of them."
+    key = str(loc[0])
+    return f"spec.config.{key}: {fault} (got {_quoted(settings.get(key, ''))}); change it."
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes, its end left out where it is long."""
+    return repr(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…")
 
 
 def type_of(info: FieldInfo) -> type:
@@ -122,7 +145,9 @@ def _sentence(key: str, text: str, known: Definitions) -> str:
     info = known.get(key)
     if info is not None:
         fault = _fault(info, text)
-        return f"spec.config.{key}: {fault} (got {text!r}); change it." if fault else ""
+        if not fault:
+            return ""
+        return f"spec.config.{key}: {fault} (got {_quoted(text)}); change it."
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
     return (

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from gantry_protocol.settings.broker import BrokerTuning
+from gantry_protocol.settings.controller import ControllerTuning
 
 from gantry_operator import names
 from gantry_operator.builders.front import PORTS_VARIABLE
 from gantry_operator.builders.tier import URL
-from gantry_operator.models.known_settings import BROKER, CONTROLLER, wrong_settings
+from gantry_operator.models.known_settings import wrong_settings
 from gantry_operator.plan.growth import claimed_size, wished_last
 from gantry_operator.plan.objects import is_larger, same_quantity, setting
 from gantry_operator.plan.observed import hosted_shards
@@ -65,7 +67,7 @@ def accept_broker_group(seen: BrokerObserved, statefulset: Body | None) -> Accep
     group = seen.group
     if group is None:
         return _refused(Reason.INVALID_SPEC, seen.invalid)
-    wrong = wrong_settings(seen.meta, group.spec.config, BROKER)
+    wrong = wrong_settings(seen.meta, group.spec.config, BrokerTuning)
     if wrong:
         return _refused(Reason.INVALID_SPEC, wrong)
     reference, tier = group.spec.controller_ref.name, group.spec.tier
@@ -126,7 +128,7 @@ def accept_controller_group(
     """Rule: nothing is built from a spec that is invalid or contradicts what exists."""
     if group is None:
         return _refused(Reason.INVALID_SPEC, invalid)
-    wrong = wrong_settings(group.metadata, group.spec.config, CONTROLLER)
+    wrong = wrong_settings(group.metadata, group.spec.config, ControllerTuning)
     if wrong:
         return _refused(Reason.INVALID_SPEC, wrong)
     changed = _changed_storage(group.spec.storage, statefulset)

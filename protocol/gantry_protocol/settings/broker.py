@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import Settings
 from gantry_protocol.settings import defaults
+from gantry_protocol.settings.delays import parse_delays
 from gantry_protocol.settings.logs import lower
+from gantry_protocol.settings.quotas import parse_quotas
 from gantry_protocol.settings.tracing import TracedSends
 
 FILE_BYTES_MIN = 64 * 1024  # of the commit log
@@ -143,6 +146,40 @@ class BrokerTuning(TracedSends):
         ge=0,
         description="While so much is free nothing is refused, whatever share of the disk it is.",
     )
+
+    @field_validator("delay_levels")
+    @classmethod
+    def _must_be_delays(cls, value: str) -> str:
+        parse_delays(value)
+        return value
+
+    @field_validator("quotas")
+    @classmethod
+    def _must_be_quotas(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                parse_quotas(value)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    @model_validator(mode="after")
+    def _must_take_below_refusing(self) -> "BrokerTuning":
+        if self.disk_take_percent >= self.disk_refuse_percent:
+            raise ValueError(
+                f"disk_take_percent {self.disk_take_percent:g} must be below "
+                f"disk_refuse_percent {self.disk_refuse_percent:g}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _must_outlast_a_heartbeat(self) -> "BrokerTuning":
+        if self.heartbeat_timeout_ms < 2 * self.heartbeat_interval_ms:
+            raise ValueError(
+                f"heartbeat_timeout_ms {self.heartbeat_timeout_ms} must be at least twice "
+                f"heartbeat_interval_ms {self.heartbeat_interval_ms}"
+            )
+        return self
 
 
 class RetentionSettings(Settings):

@@ -20,7 +20,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_broker.clients.core.delay.levels import MAX_LEVELS
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.core.transactions.records import GIVEN_UP_TOPIC
 from gantry_broker.log.units import parse_unit
@@ -39,6 +38,7 @@ from gantry_protocol.records.properties import (
     TIMER_OUT_MS,
     UNIQ_KEY,
 )
+from gantry_protocol.settings.delays import MAX_LEVELS
 from sim.kernel.world import Violation
 from sim.product.line import Line, is_unknown, send_ext
 from sim.product.workload import Rests

@@ -24,7 +24,7 @@ from gantry_operator.models.known_settings import (
 from gantry_operator.models.parts import RESERVED_SETTINGS
 from gantry_operator.models.retention import Retention
 from gantry_protocol.process.config import Settings
-from gantry_protocol.settings.broker import RetentionSettings
+from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings
 from pydantic.fields import FieldInfo
 from unit.operator.world import brokers, controllers
 
@@ -112,12 +112,27 @@ def test_what_the_operator_sets_is_reserved() -> None:
         ({"delay_levels": "1s " * 400}, "at most 1024 characters"),
         ({"tracing_endpoint": "collector:4318"}, "a text of the form ^https?://"),
         ({"tracing_ratio": "2"}, "at most 1 is possible"),
+        ({"access_log": "some"}, "input should be 'denied' or 'all' (got 'some'); change it."),
+        ({"log_level": "loud"}, "spec.config.log_level: input should be 'debug', 'info', "),
+        ({"delay_levels": "1s 2y"}, "spec.config.delay_levels: '2y' is no delay like 500ms, "),
+        ({"quotas": '{"perTennant": {}}'}, "unknown field `perTennant`"),
+        ({"quotas": '{"perTenant": {"sendsPerSecond": -1}}'}, "perTenant has a negative number"),
+        ({"quotas": "x" * 200}, f"(got '{'x' * 64}…'); change it."),
+        (
+            {"disk_take_percent": "95", "disk_refuse_percent": "80"},
+            "spec.config: disk_take_percent 95 must be below disk_refuse_percent 80; change one",
+        ),
+        (
+            {"heartbeat_timeout_ms": "800"},
+            "heartbeat_timeout_ms 800 must be at least twice heartbeat_interval_ms 500",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(config: dict[str, str], text: str) -> None:
     meta = Metadata(name="orders")
-    assert text in wrong_settings(meta, config, BROKER)
-    right = {"log_segment_bytes": "67108864", "tracing_endpoint": "http://collector:4318"}
-    assert wrong_settings(meta, right, BROKER) == ""
+    assert text in wrong_settings(meta, config, BrokerTuning)
+    right = {"access_log": "All", "log_level": "Debug", "quotas": '{"tenants": {"a": {}}}'}
+    right |= {"log_segment_bytes": "67108864", "tracing_endpoint": "http://collector:4318"}
+    assert wrong_settings(meta, right, BrokerTuning) == ""
     other = Metadata(name="orders", annotations={names.ANNOTATION_UNCHECKED: "true"})
-    assert wrong_settings(other, config, BROKER) == ""
+    assert wrong_settings(other, config, BrokerTuning) == ""

@@ -192,7 +192,9 @@ def test_kubelets_are_asked_once_to_renew_the_files_of_a_pod() -> None:
 
 
 def test_what_a_broker_refuses_is_told_in_its_words() -> None:
-    after_it = brokers(config={"disk_take_percent": "99"})
+    """Where the operator was told not to judge, since the image is of another version."""
+    unchecked = {names.ANNOTATION_UNCHECKED: "true"}
+    after_it = brokers({"annotations": unchecked}, config={"disk_take_percent": "99"})
     words = "disk_take_percent 99 must be below disk_refuse_percent 90."
     said = telling(*[print_of(brokers())] * 3, settings_refused=words)
     seen = written(put(wishing(brokers(), after_it, said)))
@@ -205,11 +207,25 @@ def test_what_a_broker_refuses_is_told_in_its_words() -> None:
     assert condition(back, "Ready")[0] == "True"
 
 
-def test_a_wrong_value_is_refused_before_any_broker_hears_of_it() -> None:
-    seen = wishing(brokers(), brokers(config={"max_batch_messages": "many"}))
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            {"max_batch_messages": "many"},
+            "spec.config.max_batch_messages: a whole number is needed (got 'many')",
+        ),
+        (
+            {"disk_take_percent": "99"},
+            "spec.config: disk_take_percent 99 must be below disk_refuse_percent 90; change one",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_before_any_broker_hears_of_it(
+    config: dict[str, str], words: str
+) -> None:
+    seen = wishing(brokers(), brokers(config=config))
     assert applied(seen) == []
-    text = condition(written(seen), "Accepted")[2]
-    assert "spec.config.max_batch_messages: a whole number is needed (got 'many')" in text
+    assert words in condition(written(seen), "Accepted")[2]
 
 
 def test_a_live_change_is_foreseen_without_a_restart() -> None:

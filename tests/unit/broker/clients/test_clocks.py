@@ -8,12 +8,12 @@ import time
 import pytest
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.locks import QueueLocks
-from gantry_broker.clients.quotas import Quota, Quotas
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.throttle import Throttle
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData
 from gantry_protocol.codes import RequestCode
+from gantry_protocol.settings.quotas import Quota, Quotas
 from support.group_view import FakeGroup
 
 from .conftest import WAITING_PULL, Client

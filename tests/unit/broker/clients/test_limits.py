@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from gantry_broker.clients import ClientProcessor
-from gantry_broker.clients.quotas import Quota, Quotas
 from gantry_broker.clients.throttle import Throttle
 from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.settings.quotas import Quota, Quotas
 from support.group_view import FakeGroup
 
 from .conftest import PULL, Client, FullDisk

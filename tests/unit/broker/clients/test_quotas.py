@@ -7,12 +7,10 @@ from gantry_broker.clients.quotas import (
     BURST_S,
     MAX_TENANTS,
     Meter,
-    Quota,
-    Quotas,
-    parse_quotas,
     tenant_of,
 )
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.settings.quotas import Quota, Quotas, parse_quotas
 from hypothesis import given
 from hypothesis import strategies as st
 

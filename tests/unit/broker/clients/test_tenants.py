@@ -13,10 +13,10 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from gantry_broker.clients.quotas import Quota, Quotas
 from gantry_broker.clients.throttle import Throttle
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.settings.quotas import Quota, Quotas
 from support.group_view import FakeConnection
 
 READ_S, STORE_S, SYNC_S = 5e-6, 45e-6, 1e-3  # 20,000 messages a second keep the processor busy

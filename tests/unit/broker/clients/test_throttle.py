@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from gantry_broker.clients import throttle as module
-from gantry_broker.clients.quotas import Quota, Quotas
 from gantry_broker.clients.throttle import Throttle
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import BatchMessage, encode_batch
+from gantry_protocol.settings.quotas import Quota, Quotas
 from support.group_view import FakeConnection
 
 

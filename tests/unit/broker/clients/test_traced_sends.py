@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from gantry_broker.clients import ClientProcessor, traced_sends
-from gantry_broker.clients.quotas import parse_quotas
 from gantry_broker.clients.throttle import Throttle
 from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import HeaderError
 from gantry_protocol.records import BatchMessage, encode_batch
+from gantry_protocol.settings.quotas import parse_quotas
 from gantry_protocol.tracing.export import UNFINISHED, SpanExport
 from gantry_protocol.tracing.spans import Span
 from support.broker_client import Client

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.clients.quotas import Quota
 from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
+from gantry_protocol.settings.quotas import Quota
 
 REQUIRED = {"GANTRY_GROUP": "orders", "GANTRY_CONTROLLERS": "127.0.0.1:9878"}
 

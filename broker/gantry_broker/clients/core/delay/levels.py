@@ -1,6 +1,5 @@
 """The delay levels of a broker: level 1 is the first of them. And the steps of timers.
 
-Upstream: ``MessageStoreConfig.messageDelayLevel``, ``ScheduleMessageService.parseDelayLevel``.
 Changing the levels changes what is parked from then on; what is parked already keeps its delay.
 
 A timer, a message for any moment, waits in steps of fixed lengths, each in a queue behind those of
@@ -10,13 +9,10 @@ than an hour is none, since what waits keeps the log from being trimmed: a messa
 written 24 times.
 """
 
-import re
 from bisect import bisect_right
 
 import msgspec
-
-MAX_LEVELS = 64  # each is a queue
-MAX_DELAY_MS = 40 * 24 * 3600 * 1000
+from gantry_protocol.settings.delays import MAX_LEVELS, parse_delays
 
 STEPS_MS = (
     *range(100, 1_000, 100),
@@ -28,9 +24,6 @@ QUEUES = MAX_LEVELS + len(STEPS_MS)
 """Of the schedule topic: the delay levels, then the steps."""
 _LONG_MS = 60_000  # late by a thousandth of itself: by more than a moment
 _SPARE_MS = 200  # for reading and writing it again
-
-_LEVEL = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class DelayLevels(msgspec.Struct, frozen=True):
@@ -49,10 +42,7 @@ class DelayLevels(msgspec.Struct, frozen=True):
         Raises:
             ValueError: names the word that is no delay, or how many there are.
         """
-        words = text.split()
-        if not 1 <= len(words) <= MAX_LEVELS:
-            raise ValueError(f"1 to {MAX_LEVELS} delay levels are wanted, not {len(words)}")
-        return cls(tuple(_delay_ms(word) for word in words))
+        return cls(parse_delays(text))
 
     def clamp(self, level: int) -> int:
         """The level itself, or the highest there is."""
@@ -74,13 +64,3 @@ def next_step(left_ms: int) -> int:
     while (wait_ms := STEPS_MS[step]) >= _LONG_MS and wait_ms * 1.001 + _SPARE_MS > left_ms:
         step -= 1
     return step
-
-
-def _delay_ms(word: str) -> int:
-    found = _LEVEL.fullmatch(word)
-    if found is None:
-        raise ValueError(f"{word!r} is no delay like 500ms, 10s, 5m, 2h or 1d")
-    delay_ms = int(found[1]) * _UNIT_MS[found[2]]
-    if delay_ms > MAX_DELAY_MS:
-        raise ValueError(f"the delay {word} is longer than 40 days")
-    return delay_ms

@@ -33,11 +33,10 @@ from gantry_protocol.records.properties import (
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
 )
+from gantry_protocol.settings.delays import MAX_DELAY_MS, MAX_LEVELS
 from msgspec.structs import replace
 
 from gantry_broker.clients.core.delay.levels import (
-    MAX_DELAY_MS,
-    MAX_LEVELS,
     STEPS_MS,
     DelayLevels,
     next_step,

@@ -6,8 +6,6 @@ import itertools
 
 import pytest
 from gantry_broker.clients.core.delay.levels import (
-    MAX_DELAY_MS,
-    MAX_LEVELS,
     QUEUES,
     STEPS_MS,
     next_step,
@@ -22,6 +20,7 @@ from gantry_broker.clients.core.delay.parked import (
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records import MessageRecord, decode_properties
 from gantry_protocol.records.properties import DELAY_MS, SCHEDULE_TOPIC
+from gantry_protocol.settings.delays import MAX_DELAY_MS, MAX_LEVELS
 from hypothesis import given
 from hypothesis import strategies as st
 
