@@ -81,6 +81,11 @@ measure-growth: venv ## two broker groups become four and then one, under Java c
 	@mkdir -p build/bench
 	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.growth | tee build/bench/growth.jsonl
 
+.PHONY: measure-away
+measure-away: venv ## how long changes take to settle once an operator is back that left in the middle, LAPS (default 4) each
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.away $(LAPS) | tee build/bench/away.jsonl
+
 .PHONY: measure-groups
 measure-groups: venv ## what GROUPS groups (default 300) in three processes cost: idle CPU, failover, hand-over
 	@mkdir -p build/bench
