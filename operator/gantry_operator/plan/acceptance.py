@@ -42,12 +42,14 @@ class Acceptance(msgspec.Struct, frozen=True):
     Attributes:
         usable: whether objects may be built from the spec at all. A refused write leaves this
             true, so that the write is tried again.
+        steps: whether disruptive steps may be taken. A refused one leaves this true, likewise.
     """
 
     accepted: bool
     usable: bool
     reason: Reason
     message: str
+    steps: bool = False
 
 
 def _refused(reason: Reason, message: str) -> Acceptance:
@@ -55,11 +57,14 @@ def _refused(reason: Reason, message: str) -> Acceptance:
 
 
 def _settle(refusals: Iterable[Refusal]) -> Acceptance:
-    for refusal in refusals:
+    refused = tuple(refusals)
+    steps = all(refusal.step for refusal in refused)
+    for refusal in refused:
         reason = Reason.NAME_TAKEN if refusal.taken else Reason.API_REFUSED
         text = f"{refusal.kind} {refusal.name}: {refusal.message}"
-        return Acceptance(accepted=False, usable=True, reason=reason, message=text)
-    return Acceptance(accepted=True, usable=True, reason=Reason.VALID, message="The spec is valid.")
+        return Acceptance(accepted=False, usable=True, reason=reason, message=text, steps=steps)
+    text = "The spec is valid."
+    return Acceptance(accepted=True, usable=True, reason=Reason.VALID, message=text, steps=True)
 
 
 def accept_broker_group(seen: BrokerObserved, statefulset: Body | None) -> Acceptance:

@@ -358,7 +358,7 @@ def _next_step(
     """
     old = seen.previous.switchover if seen.previous else None
     groups = born(all_groups(seen))
-    if not groups or load is None or load.revision is None or not accepted.accepted:
+    if not groups or load is None or load.revision is None or not accepted.steps:
         return old, None
     minimum = group.spec.min_in_sync
     if group.spec.hibernated:

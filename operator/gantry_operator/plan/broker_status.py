@@ -35,7 +35,7 @@ from gantry_operator.plan.reasons import GROWTH, Reason
 from gantry_operator.plan.shard_status import report_shards, summed_up
 from gantry_operator.plan.shards import known_groups
 from gantry_operator.plan.tier import report_tier, tier_status
-from gantry_operator.plan.workload import workload
+from gantry_operator.plan.workload import starting, workload
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -333,7 +333,9 @@ def _progressing(
     if rise:
         conditions.set("Progressing", "True", Reason.RAISING_MINIMUM, rise)
     elif ready < wished and not is_off(seen):
-        text = f"{ready} of {wished} pods are Ready."
+        name = names.broker_statefulset(seen.meta.name)
+        load = workload(seen.objects.get(("StatefulSet", name)), seen.pods, fenced)
+        text = starting(load, name, ready, wished)
         conditions.set("Progressing", "True", Reason.STARTING, text)
     elif held is not None:
         change, pending = held

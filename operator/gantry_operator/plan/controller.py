@@ -59,7 +59,7 @@ from gantry_operator.plan.quorum_size import (
 from gantry_operator.plan.reasons import GROWTH, Reason
 from gantry_operator.plan.turns import with_check
 from gantry_operator.plan.volumes import Identity, identity, marks
-from gantry_operator.plan.workload import workload
+from gantry_operator.plan.workload import starting, workload
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -92,7 +92,7 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
         # Before the pods that mount them.
         actions += [EnsureSecret(name=name) for name in seen.missing_secrets]
         load = workload(statefulset, seen.pods)
-        may_step = load is not None and load.revision is not None and accepted.accepted
+        may_step = load is not None and load.revision is not None and accepted.steps
         sizing = _sizing(seen, seen.group, load) if load is not None else None
         if load is not None and may_step:
             rolling = roll_controllers(seen.quorum, load, voters)
@@ -356,8 +356,11 @@ def _progressing(
         refused = step.reason == Reason.VOLUME_EXPANSION_REFUSED
         conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
     elif ready < wished:
-        text = f"{ready} of {wished} pods are Ready."
-        conditions.set("Progressing", "True", Reason.STARTING, text)
+        name, load = (
+            names.controller_statefulset(seen.meta.name),
+            workload(_statefulset(seen), seen.pods),
+        )
+        conditions.set("Progressing", "True", Reason.STARTING, starting(load, name, ready, wished))
     elif seen.image_wait is not None:
         text = seen.image_wait.describe(seen.image)
         conditions.set("Progressing", "False", Reason.WAITING_FOR_TURN, text)

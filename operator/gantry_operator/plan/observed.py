@@ -40,6 +40,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
     Attributes:
         passing: a fault of the server, which the next attempt may not meet.
+        step: it was a disruptive step, which is planned again all the same: nothing else would find
+            out that it is taken by now.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Refusal(msgspec.Struct, frozen=True):
     taken: bool
     message: str
     passing: bool = False
+    step: bool = False
 
 
 class PodView(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gantry_operator import names
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -64,6 +66,28 @@ class Workload(msgspec.Struct, frozen=True):
         if missing < 0:
             return f"{-missing} pods more than {self.replicas} still exist"
         return ""
+
+
+def starting(load: Workload | None, name: str, ready: int, wished: int) -> str:
+    """How many pods are Ready, and where it is said what the first of the others waits for.
+
+    Pods that the API server refuses are told to the StatefulSet alone, and what a pod lacks to the
+    pod: neither is news that the operator hears.
+    """
+    text = f"{ready} of {wished} pods are Ready."
+    if load is None:
+        return text
+    there = {pod.ordinal for pod in load.pods}
+    missing = next((n for n in range(load.replicas) if n not in there), None)
+    waiting = next((pod for pod in load.unfenced() if not pod.ready), None)
+    if missing is not None:
+        what, place = f"{names.pod(name, missing)} does not exist", f"statefulset {name}"
+    elif waiting is not None:
+        is_going = "is being deleted" if waiting.terminating else "is not Ready"
+        what, place = f"{waiting.name} {is_going}", f"pod {waiting.name}"
+    else:
+        return text
+    return f"{text} {what}: if it stays so, `kubectl describe {place}` says why."
 
 
 def fenced_in(resource: Body) -> frozenset[int]:

@@ -43,6 +43,7 @@ from gantry_operator.plan.supposed import after
 from gantry_operator.preview.reported import Reported
 from gantry_operator.reconcile.claims import Claims
 from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.quorum_secrets import Survey
 from gantry_operator.reconcile.zones import Zones
 from gantry_operator.settings import OperatorSettings
 
@@ -184,8 +185,8 @@ def _merged(current: Body | None, wish: Body, namespace: str) -> Body:
 class _NoSecrets:
     """Whether the quorum's Secrets exist is nothing that a plan depends on, nor is it looked at."""
 
-    async def missing(self, namespace: str, group: str) -> tuple[str, ...]:
-        return ()
+    async def survey(self, namespace: str, group: str) -> Survey:
+        return Survey((), {})
 
 
 class _LiveImages:

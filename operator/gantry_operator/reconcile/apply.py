@@ -30,6 +30,7 @@ from gantry_operator.api.kinds import (
     CLAIM,
     CONTROLLER_GROUP,
     POD,
+    SECRET,
     STATEFULSET,
     Kind,
 )
@@ -43,6 +44,7 @@ from gantry_operator.plan.observed import (
     Observed,
     Refusal,
 )
+from gantry_operator.plan.reasons import Reason
 from gantry_operator.reconcile import departed
 from gantry_operator.reconcile.checks import (
     change_members,
@@ -127,11 +129,11 @@ class Applier:
             except (Ending, TooManyRequests):
                 raise
             except (NotFound, Conflict, Gone) as error:
-                await self._contradicted(key, action, error, outcome)
+                await self._contradicted(key, seen, action, error, outcome)
             except ApiError as error:
                 if error.status == 0:
                     raise
-                self._failed(action, error, outcome)
+                await self._failed(key, seen, action, error, outcome)
             except QuorumUnreachableError as error:
                 outcome.failure = outcome.failure or error
             except AdminRefusedError as error:
@@ -147,7 +149,12 @@ class Applier:
         await post_event(self._api, key, seen.meta, event)
 
     async def _contradicted(
-        self, key: Key, action: act.Action, error: ApiError, outcome: ApplyOutcome
+        self,
+        key: Key,
+        seen: Observed,
+        action: act.Action,
+        error: ApiError,
+        outcome: ApplyOutcome,
     ) -> None:
         """The plan rests on what is no more: the object is read anew, and planned with at once."""
         target, news = target_of(key, action), False
@@ -160,17 +167,39 @@ class Applier:
         if action.disruptive:
             outcome.dropped = error.message
         if not news:
-            self._failed(action, error, outcome)
+            await self._failed(key, seen, action, error, outcome)
 
-    def _failed(self, action: act.Action, error: ApiError, outcome: ApplyOutcome) -> None:
-        """What concerns one object is told of that object; a server's fault may pass."""
+    async def _failed(
+        self,
+        key: Key,
+        seen: Observed,
+        action: act.Action,
+        error: ApiError,
+        outcome: ApplyOutcome,
+    ) -> None:
+        """What concerns one object is told of that object; a server's fault may pass.
+
+        A status that is refused cannot tell it, so an event does.
+        """
         passing = not isinstance(error, Invalid | Denied | Conflict)
-        if isinstance(action, act.ApplyObject | act.ScaleDown):
-            kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
-            refusal = Refusal(kind, name, taken=False, message=error.message, passing=passing)
-            outcome.refusals += (refusal,)
-        else:
+        written = _written(key, action)
+        if written is None or (isinstance(error, Conflict | NotFound) and not _is_whole(action)):
             outcome.failure = outcome.failure or error
+            if isinstance(action, act.WriteStatus) and not passing:
+                note = f"The status cannot be written: {error.message}"
+                await self.tell(key, seen, Reason.API_REFUSED, note)
+            return
+        kind, name = written
+        outcome.refusals += (
+            Refusal(
+                kind,
+                name,
+                taken=False,
+                message=error.message,
+                passing=passing,
+                step=action.disruptive,
+            ),
+        )
 
     async def _carry_out(
         self,
@@ -505,6 +534,21 @@ class Applier:
             "status": status,
         }
         return take(self._cache, kind, await self._api.apply_status(kind, body))
+
+
+def _is_whole(action: act.Action) -> bool:
+    """Whether it writes an object as the builders want it, whatever its version."""
+    return isinstance(action, act.ApplyObject | act.ScaleDown)
+
+
+def _written(key: Key, action: act.Action) -> tuple[str, str] | None:
+    """Kind and name of the one object that an action writes; a status is none."""
+    if isinstance(action, act.EnsureSecret):
+        return SECRET.kind, action.name
+    if isinstance(action, act.MarkClaim):
+        return CLAIM.kind, action.name
+    target = None if isinstance(action, act.WriteStatus) else target_of(key, action)
+    return None if target is None else (target[0].kind, target[2])
 
 
 def _owns(seen: Observed, manifest: Body) -> bool:

@@ -1,7 +1,8 @@
 """Observation: the cache plus one question to the controllers.
 
-Not being able to ask is an outcome, not an exception, so a plan is made in any case. Only the API
-server's failure to say whether a Secret exists ends an observation: it would be created again.
+Not being able to ask is an outcome, not an exception, so a plan is made in any case. A Secret that
+the API server does not let us read is told, and counts as one that exists, or it would be created
+again. Only a claim that it says nothing of ends an observation, or an API server that is silent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 from pydantic import ValidationError
 
 from gantry_operator import names
+from gantry_operator.api.errors import Unavailable
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
@@ -20,6 +22,7 @@ from gantry_operator.api.kinds import (
     FRONT_GROUP,
     OWNED,
     POD,
+    SECRET,
     Kind,
 )
 from gantry_operator.cache import Cache, Key, reference
@@ -57,8 +60,10 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import FrontsView, GroupView, QuorumView
     from gantry_protocol.admin_client.outcomes import NotDeclared
 
+    from gantry_operator.api.errors import ApiError
     from gantry_operator.plan.turns import ImageWait, RollTurn
     from gantry_operator.reconcile.claims import Claims
+    from gantry_operator.reconcile.quorum_secrets import Survey
 
 ASK_AT_ONCE = 10  # shards
 ModelT = TypeVar("ModelT", bound=Model)
@@ -126,11 +131,11 @@ class PodZones(Protocol):
         ...
 
 
-class MissingSecrets(Protocol):
+class QuorumSecrets(Protocol):
     """The Secrets of quorums."""
 
-    async def missing(self, namespace: str, group: str) -> tuple[str, ...]:
-        """Names of those that do not exist."""
+    async def survey(self, namespace: str, group: str) -> Survey:
+        """Which do not exist, and which cannot be read."""
         ...
 
 
@@ -154,7 +159,7 @@ class Observer:
         self,
         cache: Cache,
         directory: Quorums,
-        secrets: MissingSecrets,
+        secrets: QuorumSecrets,
         claims: Claims,
         fleet: Images,
         *,
@@ -175,6 +180,7 @@ class Observer:
         self._directory_tiers = directory_tiers
         self._operator_namespace = operator_namespace
         self.refusals: Refusals = {}
+        self.unread: Refusals = {}
         self.note_growth = claims.note
         self.refused_drains: dict[Key, dict[str, str]] = {}
 
@@ -184,6 +190,7 @@ class Observer:
         body = self._cache.get(kind, key.namespace, key.name)
         if body is None:
             self.refusals.pop(key, None)
+            self.unread.pop(key, None)
             self.refused_drains.pop(key, None)
             self._claims.drop(key)
             return None
@@ -325,7 +332,8 @@ class Observer:
 
     async def _controller(self, key: Key, body: Body) -> ControllerObserved:
         group, invalid = _parse(ControllerGroup, body)
-        missing_secrets = await self._secrets.missing(key.namespace, key.name)
+        found = await self._secrets.survey(key.namespace, key.name)
+        self.unread[key] = tuple(_unread(SECRET, name, why) for name, why in found.unread.items())
         pods, objects = self._pods(key), self._objects(key)
         quorum: Any = Unreachable("There are no controllers yet.")
         if pods:
@@ -339,7 +347,7 @@ class Observer:
             live_status=body.get("status"),
             objects=objects,
             pods=pods,
-            missing_secrets=missing_secrets,
+            missing_secrets=found.missing,
             operator_namespace=self._operator_namespace,
             claims=await self._claims_of(group, objects, pods),
             dependents=self._dependents(key, body),
@@ -427,6 +435,12 @@ class Observer:
                 (pod_view(body) for body in self._cache.owned(key, POD)), key=lambda pod: pod.name
             )
         )
+
+
+def _unread(kind: Kind, name: str, why: ApiError) -> Refusal:
+    message = f"it cannot be read: {why.message}"
+    passing = isinstance(why, Unavailable)
+    return Refusal(kind.kind, name, taken=False, message=message, passing=passing)
 
 
 def _is_of(statefulset: Body, pod: PodView) -> bool:

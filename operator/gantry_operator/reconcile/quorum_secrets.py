@@ -14,12 +14,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_protocol.process import log
 
 from gantry_operator import names
-from gantry_operator.api.errors import AlreadyExists, ApiError, NotFound
+from gantry_operator.api.errors import (
+    AlreadyExists,
+    ApiError,
+    Denied,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from gantry_operator.api.kinds import CONTROLLER_GROUP, SECRET
 from gantry_operator.builders import quorum_secret
 from gantry_operator.cache import Key
@@ -40,6 +47,13 @@ LOOKS_PER_S = 20.0
 _log = log.get("secrets")
 
 
+class Survey(NamedTuple):
+    """The Secrets of a quorum that do not exist, and why others cannot be read, by name."""
+
+    missing: tuple[str, ...]
+    unread: dict[str, ApiError]
+
+
 class Secrets:
     """Knowledge of the quorums' Secrets, those read last if there are very many.
 
@@ -54,18 +68,23 @@ class Secrets:
         self._api = api
         self._known: dict[tuple[str, str], dict[str, str]] = {}
 
-    async def missing(self, namespace: str, group: str) -> tuple[str, ...]:
-        """Names of those Secrets of a ControllerGroup that do not exist; the others are remembered.
+    async def survey(self, namespace: str, group: str) -> Survey:
+        """Those Secrets of a ControllerGroup that are not as they should be; others are remembered.
 
         Raises:
-            ApiError: the API server did not say whether one exists.
+            ApiError: the API server does not answer, or wants to be left in peace.
         """
-        absent = [
-            name
-            for name, entry in names.secrets(group).items()
-            if not await self._exists(namespace, name, entry)
-        ]
-        return tuple(absent)
+        absent: list[str] = []
+        unread: dict[str, ApiError] = {}
+        for name, entry in names.secrets(group).items():
+            try:
+                if not await self._exists(namespace, name, entry):
+                    absent.append(name)
+            except (Denied, Invalid, Unavailable) as error:
+                if error.status == 0:
+                    raise
+                unread[name] = error
+        return Survey(tuple(absent), unread)
 
     async def ensure(self, group: ControllerGroup, name: str) -> None:
         """Creates a Secret as it was, or with a new random content; one that exists stays."""
@@ -89,7 +108,7 @@ class Secrets:
 
     async def _look(self, namespace: str, group: str, enqueue: Callable[[Key], None]) -> None:
         try:
-            absent = await self.missing(namespace, group)
+            absent = (await self.survey(namespace, group)).missing
         except ApiError as error:
             _log.debug("secrets not read", namespace=namespace, group=group, error=error)
             return

@@ -19,7 +19,7 @@ from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreach
 from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
-from gantry_operator.api.errors import AlreadyExists, NotFound
+from gantry_operator.api.errors import AlreadyExists, Denied, Invalid, NotFound, Unavailable
 from gantry_operator.api.kinds import MESSAGE_USER, SECRET
 from gantry_operator.builders.meta import owned
 from gantry_operator.models.message_user import (
@@ -193,6 +193,10 @@ class UserHand(OneHand):
             if generated:
                 return _Key(to_be_made=True)
             return _Key(problem=f"There is no Secret {name}: create it with the key {entry}.")
+        except (Denied, Unavailable) as error:
+            if error.status == 0:
+                raise
+            return _Key(problem=f"Secret {name} cannot be read: {error.message}")
         if generated and not _owned_by(body, seen.meta.uid):
             return _Key(
                 problem=f"Secret {name} exists and is not of this resource: name it in "
@@ -209,6 +213,9 @@ class UserHand(OneHand):
                 made = await self._api.create(SECRET, _secret(seen, text))
             except AlreadyExists:
                 key = await self._read(seen)
+            except (Denied, Invalid) as error:
+                why = f"Secret {names.user_secret(seen.meta.name)} is refused: {error.message}"
+                raise AdminRefusedError(error.status, "SECRET_NOT_MADE", why) from error
             else:
                 key = _Key(text, made["metadata"].get("resourceVersion", ""))
         if not key.text:

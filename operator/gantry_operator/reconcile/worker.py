@@ -136,6 +136,7 @@ class Reconciler:
         if held_s > 0:
             return ApplyOutcome(check_after_s=held_s)
         outcome = await self._applier.apply(key, seen, actions)
+        outcome.refusals += self._observer.unread.get(key, ())
         outcome.read, outcome.plan = read, actions
         self._note_look(key, outcome)
         if not outcome.refusals and not outcome.failure:

@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 from typing import Any
 
+import msgspec
 import pytest
 from gantry_operator.models import BrokerGroupStatus, ControllerGroup
 from gantry_operator.plan import plan
@@ -465,6 +466,42 @@ def test_what_only_comes_up_has_lost_nothing(before: Any) -> None:
     not_ready = (pod(0, ready=False), pod(1), pod(2))
     seen = changed(with_status(before), view=view(), pods=not_ready)
     assert [reason for _, reason in events(seen)] == ["MasterElected"]
+
+
+WAITING = [
+    pytest.param(
+        (pod(0), pod(1)),
+        "orders-broker-2 does not exist: if it stays so, `kubectl describe statefulset "
+        "orders-broker` says why.",
+        id="refused-or-not-made-yet",
+    ),
+    pytest.param(
+        (pod(0), pod(1), pod(2, ready=False)),
+        "orders-broker-2 is not Ready: if it stays so, `kubectl describe pod orders-broker-2` says "
+        "why.",
+        id="without-a-volume",
+    ),
+    pytest.param(
+        (pod(0), pod(1), pod(2, ready=False, terminating=True)),
+        "orders-broker-2 is being deleted: if it stays so, `kubectl describe pod orders-broker-2` "
+        "says why.",
+        id="held-by-a-finalizer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pods", "words"), WAITING)
+def test_what_a_pod_waits_for_is_said_to_be_where_it_is_said(pods: Any, words: str) -> None:
+    seen = broker_world(pods=pods)
+    wanted = ("True", "Starting", f"2 of 3 pods are Ready. {words}")
+    assert told(seen, "Progressing") == wanted
+    words = words.replace("orders-broker", "gantry-controller")
+    names = {f"orders-broker-{n}": f"gantry-controller-{n}" for n in range(3)}
+    own = tuple(msgspec.structs.replace(one, name=names[one.name]) for one in pods)
+    assert told(controller_world(pods=own), "Progressing") == (
+        *wanted[:2],
+        f"2 of 3 pods are Ready. {words}",
+    )
 
 
 def test_a_loss_behind_a_lost_observation_is_told() -> None:

@@ -37,16 +37,16 @@ def delete(api: FakeApi, name: str) -> None:
 
 
 async def made(api: FakeApi, secrets: Secrets) -> None:
-    for name in await secrets.missing("mq", "gantry"):
+    for name in (await secrets.survey("mq", "gantry")).missing:
         await secrets.ensure(controllers(), name)
 
 
 async def test_a_new_quorum_gets_a_token_and_a_key_of_its_own(tmp_path: Path) -> None:
     api = FakeApi()
     secrets = Secrets(api)
-    assert await secrets.missing("mq", "gantry") == (TOKEN, KEY)
+    assert (await secrets.survey("mq", "gantry")).missing == (TOKEN, KEY)
     await made(api, secrets)
-    assert await secrets.missing("mq", "gantry") == ()
+    assert (await secrets.survey("mq", "gantry")).missing == ()
     key = base64.b64decode(data(api, KEY)["key"])
     assert data(api, TOKEN)["token"] != text(key.decode())
     file = tmp_path / "key"
@@ -73,7 +73,7 @@ async def test_what_a_person_wrote_is_what_comes_back() -> None:
     await made(api, secrets)
     assert data(api, KEY) == {"key": text("a key that was chosen")}, "it existed, so it stays"
     api.have(SECRET, KEY, data={"key": text("the old one\nthe new one")})
-    assert await secrets.missing("mq", "gantry") == ()
+    assert (await secrets.survey("mq", "gantry")).missing == ()
     delete(api, KEY)
     await made(api, secrets)
     assert data(api, KEY) == {"key": text("the old one\nthe new one")}
@@ -85,7 +85,7 @@ async def test_one_that_was_emptied_and_deleted_comes_back_as_the_processes_have
     await made(api, secrets)
     before = data(api, KEY)
     api.have(SECRET, KEY, data={"key": ""})
-    assert await secrets.missing("mq", "gantry") == ()
+    assert (await secrets.survey("mq", "gantry")).missing == ()
     delete(api, KEY)
     await made(api, secrets)
     assert data(api, KEY) == before
@@ -106,7 +106,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     secrets = Secrets(api)
     await made(api, secrets)
     before = data(api, TOKEN)
-    for name in await secrets.missing("mq", "second"):
+    for name in (await secrets.survey("mq", "second")).missing:
         await secrets.ensure(controllers("second"), name)
     delete(api, TOKEN)
     await made(api, secrets)
