@@ -7,7 +7,8 @@ also has users whose rights are not all that there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 import msgspec
@@ -25,9 +26,12 @@ from gantry_local.apiserver.http import _PATH as PATH
 from gantry_local.apiserver.http import ApiServer
 from gantry_local.apiserver.kinds import ResourceType
 from gantry_local.apiserver.watching import WatchStream
+from support.admission import Refusal
 from support.port_forward import forward
 from support.rights import Rights, demands_of
 
+Policy = Callable[[dict[str, Any]], Any]
+_OPERATIONS: Final = {"POST": "CREATE", "PATCH": "UPDATE", "PUT": "UPDATE", "DELETE": "DELETE"}
 MAX_RULES: Final = 100
 MAX_DELAY_S: Final = 300.0
 
@@ -129,6 +133,36 @@ class FaultyApiServer(ApiServer):
         super().__init__(*args, **kwargs)
         self.faults = Faults()
         self._users: dict[str, Rights] = {}
+        self._policies: list[Policy] = []
+
+    @contextmanager
+    def rule(self, policy: Policy) -> Iterator[None]:
+        """A rule about writes in force, as by an admission webhook (`support.admission`)."""
+        self._policies.append(policy)
+        try:
+            yield
+        finally:
+            self._policies.remove(policy)
+
+    async def _judge(
+        self, request: web.Request, resource: ResourceType, target: routes.Target
+    ) -> None:
+        name = target.name
+        if self._policies and request.method == "POST":
+            name = (await request.json())["metadata"]["name"]
+        for policy in self._policies if request.method in _OPERATIONS else ():
+            refusal = policy(
+                {
+                    "resource": {"resource": resource.plural},
+                    "subResource": target.subresource,
+                    "operation": _OPERATIONS[request.method],
+                    "name": name,
+                    "options": {"fieldManager": request.query.get("fieldManager", "")},
+                }
+            )
+            if isinstance(refusal, Refusal):
+                message = f"admission webhook policy denied the request: {refusal.message}"
+                raise StatusError(refusal.code, "Forbidden", message)
 
     def admit(self, token: str, rights: Rights) -> None:
         """From now on there is a user of this token, who may do what these rights allow."""
@@ -202,6 +236,7 @@ class FaultyApiServer(ApiServer):
                     if not rights.allows(demand):
                         raise forbidden(resource, target.name, f"no right to {demand}")
             await self.faults.meet(verb, resource, target.name)
+            await self._judge(request, resource, target)
         return await super()._dispatch(request)
 
     def _stream(self, *args: Any) -> HushedStream:

@@ -99,7 +99,7 @@ class EntityObserved(msgspec.Struct, frozen=True, kw_only=True):
         quorum_exists: there is a ControllerGroup of the cluster that is not being deleted.
         quorum_serves: there is one that can be asked, or its rest.
         standing: see there.
-        refusal: the controllers' words to the last attempt.
+        refusal: the controllers' words to the last attempt, or the API server's.
         told: what the status says besides.
         following: see there.
         check_s: when to look again at what is in place, of which no watch tells; 0 for never.
@@ -154,6 +154,9 @@ def plan_entity(seen: EntityObserved, now: dt.datetime) -> list[Action]:
         return _delete(seen, now)
     refused = _refuse(seen)
     finalizer = _keep_finalizer(seen, accepted=refused is None)
+    if finalizer and seen.refusal:  # after it: a status before it would be another version
+        told = _refused(Reason.API_REFUSED, seen.refusal)
+        return [*finalizer, *_status(seen, told, now, name=_kept_name(seen))]
     if finalizer:
         return finalizer  # looked at again at once, with the finalizer in place
     if refused is not None:

@@ -40,7 +40,7 @@ class Reason(StrEnum):
     )
     API_REFUSED = (
         "ApiRefused",
-        "The API server refused to write an owned object, or the controllers what was declared.",
+        "The API server refused a write or a read, or the controllers what was declared.",
     )
 
     # Available

@@ -69,7 +69,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def starting(load: Workload | None, name: str, ready: int, wished: int) -> str:
-    """How many pods are Ready, and where it is said what the first of the others waits for.
+    """The number of Ready pods, and the place where it is said what the next one waits for.
 
     Pods that the API server refuses are told to the StatefulSet alone, and what a pod lacks to the
     pod: neither is news that the operator hears.

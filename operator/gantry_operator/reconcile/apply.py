@@ -44,7 +44,6 @@ from gantry_operator.plan.observed import (
     Observed,
     Refusal,
 )
-from gantry_operator.plan.reasons import Reason
 from gantry_operator.reconcile import departed
 from gantry_operator.reconcile.checks import (
     change_members,
@@ -88,6 +87,7 @@ class ApplyOutcome(msgspec.Struct):
         dropped: why the disruptive action was not carried out after all.
         growth: by claim that was to become larger, its size, and why not; empty if it does.
         refused_drains: why a drain did not begin, by `DrainGroup.group`.
+        refused_status: why the status could not be written, and whether that may pass by itself.
         read: fingerprint of what was read (`spins`); empty if there was nothing to read.
         plan: what was carried out.
     """
@@ -100,6 +100,7 @@ class ApplyOutcome(msgspec.Struct):
     dropped: str = ""
     growth: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
     refused_drains: dict[str, str] = msgspec.field(default_factory=dict)
+    refused_status: tuple[str, bool] | None = None
     read: bytes = b""
     plan: list[act.Action] = msgspec.field(default_factory=list)
 
@@ -129,11 +130,11 @@ class Applier:
             except (Ending, TooManyRequests):
                 raise
             except (NotFound, Conflict, Gone) as error:
-                await self._contradicted(key, seen, action, error, outcome)
+                await self._contradicted(key, action, error, outcome)
             except ApiError as error:
                 if error.status == 0:
                     raise
-                await self._failed(key, seen, action, error, outcome)
+                self._failed(key, action, error, outcome)
             except QuorumUnreachableError as error:
                 outcome.failure = outcome.failure or error
             except AdminRefusedError as error:
@@ -149,12 +150,7 @@ class Applier:
         await post_event(self._api, key, seen.meta, event)
 
     async def _contradicted(
-        self,
-        key: Key,
-        seen: Observed,
-        action: act.Action,
-        error: ApiError,
-        outcome: ApplyOutcome,
+        self, key: Key, action: act.Action, error: ApiError, outcome: ApplyOutcome
     ) -> None:
         """The plan rests on what is no more: the object is read anew, and planned with at once."""
         target, news = target_of(key, action), False
@@ -167,27 +163,16 @@ class Applier:
         if action.disruptive:
             outcome.dropped = error.message
         if not news:
-            await self._failed(key, seen, action, error, outcome)
+            self._failed(key, action, error, outcome)
 
-    async def _failed(
-        self,
-        key: Key,
-        seen: Observed,
-        action: act.Action,
-        error: ApiError,
-        outcome: ApplyOutcome,
-    ) -> None:
-        """What concerns one object is told of that object; a server's fault may pass.
-
-        A status that is refused cannot tell it, so an event does.
-        """
+    def _failed(self, key: Key, action: act.Action, error: ApiError, outcome: ApplyOutcome) -> None:
+        """What concerns one object is told of that object; a server's fault may pass."""
         passing = not isinstance(error, Invalid | Denied | Conflict)
         written = _written(key, action)
         if written is None or (isinstance(error, Conflict | NotFound) and not _is_whole(action)):
             outcome.failure = outcome.failure or error
-            if isinstance(action, act.WriteStatus) and not passing:
-                note = f"The status cannot be written: {error.message}"
-                await self.tell(key, seen, Reason.API_REFUSED, note)
+            if isinstance(action, act.WriteStatus):
+                outcome.refused_status = error.message, passing
             return
         kind, name = written
         outcome.refusals += (

@@ -13,7 +13,7 @@ from gantry_protocol.admin_client.errors import AdminRefusedError
 from gantry_protocol.process import log
 from pydantic import ValidationError
 
-from gantry_operator.api.errors import Conflict, NotFound
+from gantry_operator.api.errors import Conflict, Denied, Invalid, NotFound
 from gantry_operator.api.kinds import (
     BY_NAME,
     CONSUMER_GROUP,
@@ -176,8 +176,7 @@ class Entities:
             case WriteStatus(status=status):
                 outcome.again |= await self._write(key, seen, status)
             case SetFinalizer():
-                await self._finalize(key, seen, action)
-                outcome.again = True
+                await self._finalize(key, seen, action, outcome)
             case Make(undoes=undoes):
                 if not await self._tell(key, seen, hand.make, outcome):
                     return
@@ -202,10 +201,7 @@ class Entities:
             await live(self._api, self._cache, seen.kind, key.namespace, key.name)
             raise
         except AdminRefusedError as error:
-            told = (seen.meta.generation, str(error))
-            outcome.again = self._refusals.get(key) != told
-            outcome.check_after_s = REFUSED_AGAIN_S
-            self._refusals[key] = told
+            self._refuse(key, seen, str(error), outcome)
             self._tables.doubt(key.kind, *seen.cluster)
             _log.warning("controllers refuse", **_facts(key, seen, deed), why=str(error))
             return False
@@ -213,6 +209,13 @@ class Entities:
         outcome.again = True
         _log.info("controllers told", **_facts(key, seen, deed))
         return True
+
+    def _refuse(self, key: Key, seen: Seen, why: str, outcome: ApplyOutcome) -> None:
+        """Remembers a refusal, which is planned with at once and tried again later."""
+        told = (seen.meta.generation, why)
+        outcome.again = self._refusals.get(key) != told
+        outcome.check_after_s = REFUSED_AGAIN_S
+        self._refusals[key] = told
 
     async def _post(self, key: Key, seen: Seen, event: EmitEvent) -> None:
         await post_event(self._api, key, seen.meta, event)
@@ -232,7 +235,9 @@ class Entities:
             raise
         return take(self._cache, seen.kind, written)
 
-    async def _finalize(self, key: Key, seen: Seen, action: SetFinalizer) -> None:
+    async def _finalize(
+        self, key: Key, seen: Seen, action: SetFinalizer, outcome: ApplyOutcome
+    ) -> None:
         patch = {
             "metadata": {
                 "uid": seen.meta.uid,
@@ -245,6 +250,14 @@ class Entities:
         except (NotFound, Conflict):
             await live(self._api, self._cache, seen.kind, key.namespace, key.name)
             raise
+        except (Denied, Invalid) as error:
+            if not action.present:
+                raise
+            why = f"The API server refuses its finalizer: {error.message}"
+            self._refuse(key, seen, why, outcome)
+            return
+        outcome.again = True
+        self._refusals.pop(key, None)
         if found["metadata"].get("deletionTimestamp") is None or action.finalizers:
             self._cache.put(seen.kind, found)
 

@@ -135,7 +135,7 @@ class QuorumSecrets(Protocol):
     """The Secrets of quorums."""
 
     async def survey(self, namespace: str, group: str) -> Survey:
-        """Which do not exist, and which cannot be read."""
+        """Those that do not exist, and those that cannot be read."""
         ...
 
 

@@ -138,6 +138,7 @@ class Reconciler:
         outcome = await self._applier.apply(key, seen, actions)
         outcome.refusals += self._observer.unread.get(key, ())
         outcome.read, outcome.plan = read, actions
+        await self._tell_unwritten(key, seen, outcome)
         self._note_look(key, outcome)
         if not outcome.refusals and not outcome.failure:
             await self._slow_down(key, seen, actions, outcome)
@@ -206,6 +207,15 @@ class Reconciler:
         )
         if count == LIMIT + 1:
             await self._applier.tell(key, seen, Reason.REPEATING, f"Repeated in vain: {what}.")
+
+    async def _tell_unwritten(self, key: Key, seen: Observed, outcome: ApplyOutcome) -> None:
+        """A status that cannot be written does not say so, and an event does."""
+        if outcome.refused_status is None:
+            return
+        message, passing = outcome.refused_status
+        if not passing or self._queue.failures(key) >= LASTING_FAILURES:
+            note = f"The status cannot be written: {message}"
+            await self._applier.tell(key, seen, Reason.API_REFUSED, note)
 
     def _note_look(self, key: Key, outcome: ApplyOutcome) -> None:
         """Looks that bring each other although nothing changes come later each time, and are told.

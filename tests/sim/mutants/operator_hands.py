@@ -6,6 +6,7 @@ from sim.mutants.mutant import UnitTests, one_edit
 
 _mutant = one_edit("gantry_operator")
 _shared = one_edit("gantry_protocol")
+REFUSED = "unit/operator/test_refused_writes.py"
 
 MUTANTS = (
     _mutant(
@@ -231,5 +232,62 @@ MUTANTS = (
         "event.master_epoch < epoch or ",
         "",
         UnitTests("unit/operator/test_role_watch.py::test_what_is_news"),
+    ),
+    _mutant(
+        "refused-step-held-back",
+        "operator",
+        "a step that was refused is not planned, so its refusal is taken back and all begins anew",
+        "plan.acceptance:_settle",
+        "steps = all(refusal.step for refusal in refused)",
+        "steps = not refused",
+        UnitTests(f"{REFUSED}::test_a_step_that_is_refused_is_told_and_tried_later_each_time"),
+    ),
+    _mutant(
+        "refused-label-logged-alone",
+        "operator",
+        "a label that the API server refuses is tried again for ever, and no condition says so",
+        "reconcile.apply:_written",
+        "target = None if isinstance(action, act.WriteStatus) else target_of(key, action)",
+        "target = target_of(key, action) if _is_whole(action) else None",
+        UnitTests(f"{REFUSED}::test_a_label_that_is_refused_is_told_and_stops_no_status"),
+    ),
+    _mutant(
+        "unread-secret-made-again",
+        "operator",
+        "a Secret that cannot be read counts as one that is gone",
+        "reconcile.quorum_secrets:Secrets.survey",
+        "unread[name] = error",
+        "absent.append(name)",
+        UnitTests(f"{REFUSED}::test_a_secret_that_is_refused_is_told_by_its_quorum"),
+    ),
+    _mutant(
+        "unread-secret-untold",
+        "operator",
+        "nobody is told that a quorum's Secret cannot be read",
+        "reconcile.worker:Reconciler._look",
+        "outcome.refusals += self._observer.unread.get(key, ())",
+        "outcome.refusals += ()",
+        UnitTests(f"{REFUSED}::test_a_secret_that_is_refused_is_told_by_its_quorum"),
+    ),
+    _mutant(
+        "refused-status-untold",
+        "operator",
+        "a status that cannot be written leaves the old one, and nobody is told",
+        "reconcile.worker:Reconciler._tell_unwritten",
+        "if outcome.refused_status is None:",
+        "if True:",
+        UnitTests(f"{REFUSED}::test_a_status_that_is_refused_is_told_by_an_event"),
+    ),
+    _mutant(
+        "refused-finalizer-untold",
+        "operator",
+        "a topic whose finalizer is refused waits without a word",
+        "reconcile.entities:Entities._finalize",
+        "self._refuse(key, seen, why, outcome)",
+        "raise",
+        UnitTests(
+            "unit/operator/test_tables.py"
+            "::test_a_finalizer_that_is_refused_is_told_once_and_tried_again"
+        ),
     ),
 )

@@ -281,7 +281,7 @@ MUTANTS = (
         "operator",
         "a write that failed counts as done",
         "reconcile.apply:Applier.apply",
-        "self._failed(action, error, outcome)",
+        "self._failed(key, action, error, outcome)",
         "pass",
         UnitTests(
             "unit/operator/test_apply.py::test_a_refused_object_stops_what_is_disruptive_only"

@@ -93,13 +93,14 @@ async def test_a_label_that_is_refused_is_told_and_stops_no_status(looptime: Any
     assert world.accepted() == ("ApiRefused", f"Pod orders-broker-0: {NO.message}")
 
 
-async def test_a_status_that_is_refused_is_told_by_an_event(looptime: Any) -> None:
+@pytest.mark.parametrize("error", [NO, BROKEN], ids=["refused", "broken"])
+async def test_a_status_that_is_refused_is_told_by_an_event(error: ApiError, looptime: Any) -> None:
     world = Looked(broker_world())
-    world.api.refuse("status", BROKER_GROUP, NO)
+    world.api.refuse("status", BROKER_GROUP, error)
     assert await world.run(60, looptime) < 20
     events = [body for (kind, _, _), body in world.api.objects.items() if kind == "Event"]
     (told,) = [event for event in events if event["reason"] == "ApiRefused"]
-    assert told["message"] == f"The status cannot be written: {NO.message}"
+    assert told["message"] == f"The status cannot be written: {error.message}"
 
 
 @pytest.mark.parametrize("error", [NO, BROKEN], ids=["refused", "broken"])
@@ -129,3 +130,15 @@ async def test_a_secret_that_is_refused_is_told_by_its_quorum(
     await world.settle()
     assert accepted(world, CONTROLLER_GROUP, "gantry")[0] == "Valid"
     assert world.api.find(SECRET, "gantry-admin") is not None
+
+
+async def test_a_status_that_is_refused_for_a_moment_is_no_news(looptime: Any) -> None:
+    world = Looked(broker_world())
+    world.api.refuse("status", BROKER_GROUP, BROKEN, times=1)
+    world.queue.add(ORDERS)
+    await world.settle()
+    await asyncio.sleep(60)
+    await world.settle()
+    assert world.accepted()[0] == "Valid"
+    told = [body["reason"] for (kind, _, _), body in world.api.objects.items() if kind == "Event"]
+    assert "ApiRefused" not in told

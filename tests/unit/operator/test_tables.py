@@ -7,6 +7,7 @@ import datetime as dt
 from typing import Any, cast
 
 import pytest
+from gantry_operator.api.errors import Denied
 from gantry_operator.api.kinds import CONTROLLER_GROUP, TOPIC
 from gantry_operator.cache import Cache, Key, Subject
 from gantry_operator.heard import Listener
@@ -254,6 +255,29 @@ async def test_a_refusal_is_told_once_and_tried_again() -> None:
     assert world.writes() == ["put t", "put t"]
     outcome = await world.entities.look(Key(TOPIC.kind, "mq", "t"), lambda: NOW)
     assert (outcome.again, outcome.check_after_s) == (False, 10.0)
+
+
+async def test_a_finalizer_that_is_refused_is_told_once_and_tried_again() -> None:
+    """By a webhook, for example; the topic is not made, since its deletion might forget it."""
+    world, key = World(), Key(TOPIC.kind, "mq", "t")
+    world.have(TOPIC, "t", deletionPolicy="Delete")
+    world.api.refuse("merge", TOPIC, Denied(403, "Forbidden", "frozen until Monday"))
+    await world.settle()
+    body = world.api.find(TOPIC, "t")
+    assert body is not None
+    accepted = body["status"]["conditions"][0]
+    words = "The API server refuses its finalizer: frozen until Monday"
+    assert (accepted["reason"], accepted["message"]) == ("ApiRefused", words)
+    assert world.writes() == []
+    outcome = await world.entities.look(key, lambda: NOW)
+    assert (outcome.again, outcome.check_after_s) == (False, 10.0)
+    world.api.fault = lambda *_: None
+    world.queue.add(key)
+    await world.settle()
+    assert world.writes() == ["put t"]
+    body = world.api.find(TOPIC, "t")
+    assert body is not None
+    assert body["status"]["conditions"][0]["reason"] == "Valid"
 
 
 async def test_a_deletion_just_before_a_status_is_written_brings_the_resource_back() -> None:
