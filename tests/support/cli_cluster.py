@@ -196,7 +196,7 @@ class CliCluster:
         status = (found or {}).get("status") or {}
         if found is None or "conditions" not in status:
             return False
-        is_seen = status["observedGeneration"] == found["metadata"]["generation"]
+        is_seen: bool = status["observedGeneration"] == found["metadata"]["generation"]
         (ready,) = [c for c in status["conditions"] if c["type"] == "Ready"]
         return is_seen and ready["status"] == "True"
 
