@@ -188,6 +188,7 @@ class Controller:
             key=self.key,
             snapshot_log_bytes=settings.snapshot_log_bytes,
             snapshot_margin_entries=settings.snapshot_margin_entries,
+            recorded_bytes=settings.recorded_bytes,
         )
 
     def _add_handlers(self) -> None:
@@ -273,7 +274,7 @@ class Controller:
         )
         await self._judge_log()
         self.ports["raft"] = await self.node.start()
-        self.node.digests.say_layout(LAYOUT)
+        self.node.say_layout(LAYOUT)
         self._started.append(self.node.stop)
         if self._spans is not None:
             self._spans.start()

@@ -13,12 +13,12 @@ decided in ``raft.after_persist``.
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from random import SystemRandom
 from typing import Any
 
 from gantry_protocol.process import log
 from gantry_protocol.types import Index, NodeId, Term
 
+from gantry_controller.decisions.ring import StepRing
 from gantry_controller.node.contacts import contacts
 from gantry_controller.node.disk import Disk
 from gantry_controller.node.handover import Handovers, TransferDone
@@ -35,6 +35,7 @@ from gantry_controller.node.pending import (
 from gantry_controller.node.snapshots import Snapshots
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
 from gantry_controller.node.ticker import TICK_S, Ticker, boottime_ns
+from gantry_controller.node.traces import CoreEvents, new_core
 from gantry_controller.node.traffic import SnapshotTraffic
 from gantry_controller.raft.after_persist import AfterPersist
 from gantry_controller.raft.core import RaftCore, SoftState
@@ -50,13 +51,6 @@ from gantry_controller.raft.members import Membership, decode_members
 from gantry_controller.raft.messages import COMMAND, Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
 
-NOTABLE = frozenset(
-    {
-        *("members", "admitted", "disk-answers"),
-        *("transfer", "transfer-ended", "resigns", "gives-way"),
-    }
-)
-
 _log = log.get("raft")
 
 
@@ -71,6 +65,7 @@ class RaftNode:
 
     Attributes:
         stats: plain counters.
+        steps: the last steps of the core.
     """
 
     def __init__(
@@ -81,6 +76,7 @@ class RaftNode:
         on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.stats = NodeStats()
+        self.steps = StepRing(options.recorded_bytes)
         self._options = options
         self._machine = machine
         self._on_fatal = on_fatal or self._tell_loop
@@ -89,8 +85,8 @@ class RaftNode:
             options,
             receive=self._on_messages,
             receive_snapshot=lambda *part: self.traffic.on_frames(*part),  # noqa: PLW0108 - below
-            process_gone=partial(self._hint, RaftCore.leader_lost),
-            changed=partial(self._hint, RaftCore.connection_changed),
+            process_gone=partial(self._hint, lambda core, node: core.leader_lost(node)),
+            changed=partial(self._hint, lambda core, node: core.connection_changed(node)),
         )
         self._ticker = Ticker(self._arm)
         self._after_persist = AfterPersist()
@@ -244,6 +240,10 @@ class RaftNode:
         """Call ``listener`` with the newest applied index, once per pass that applied any."""
         self._applied_listeners.append(listener)
 
+    def say_layout(self, layout: int) -> None:
+        """The layout of the digests to come."""
+        self._core.say_layout(layout)
+
     def digest_taken(self, point: DigestPoint) -> None:
         """The state machine has digested its state; for an applied listener, once per point.
 
@@ -270,14 +270,14 @@ class RaftNode:
         except BaseException:
             await self._close_disk()
             raise
-        self._core = RaftCore(
-            self._raft_config,
-            SystemRandom(),
+        self._core = new_core(
+            self._options,
+            self.steps,
             hard_state=found.hard_state,
             entries=found.entries,
             snapshot=snapshot,
             base=found.base,
-            tracer=self._trace,
+            tracer=CoreEvents(self._log, self.stats, lambda: self.disk_silent_s),
         )
         self.snapshots.begin(self._core, found.entries)
         try:
@@ -580,21 +580,3 @@ class RaftNode:
         # "future": the process may not take it for a socket's trouble.
         context = {"message": "the Raft node failed", "exception": error, "future": None}
         self._loop.call_exception_handler(context)
-
-    # ---- details ---------------------------------------------------------------------------------
-
-    def _trace(self, event: str, facts: dict[str, object]) -> None:
-        if event == "state differs":
-            self._log.error("the state of a node differs", **facts)
-            return
-        if event == "disk-hangs":
-            self._log.warning("disk hangs", silent_s=round(self.disk_silent_s, 1))
-            return
-        if event == "transfer":
-            self.stats.transfers += 1
-        elif event == "gives-way":
-            self.stats.gave_way += 1
-        if event in NOTABLE:
-            self._log.info(event, **facts)
-        elif event != "rejected":
-            self._log.debug(event, **facts)

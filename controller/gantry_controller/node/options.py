@@ -7,6 +7,7 @@ from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.settings.defaults import (
     ELECTION_TIMEOUT_MS,
     READ_LAG_MAX,
+    RECORDED_BYTES,
     SNAPSHOT_LOG_BYTES,
     SNAPSHOT_MARGIN_ENTRIES,
 )
@@ -66,6 +67,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         snapshot_log_bytes: take a snapshot when this much log was applied since the last one, and
             twice as much as that one has bytes.
         snapshot_margin_entries: entries kept before a snapshot's end for followers that are late.
+        recorded_bytes: of the last steps of the core that are kept (``decisions``); 0: none are.
         key: what peers show each other before anything is said.
         read_lag_max: a follower with more committed entries than this to apply sends reads to the
             leader.
@@ -89,6 +91,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
     snapshot_margin_entries: int = SNAPSHOT_MARGIN_ENTRIES
     read_lag_max: int = READ_LAG_MAX
+    recorded_bytes: int = RECORDED_BYTES
     key: KeyFile = NO_KEY
 
     def raft(self) -> RaftConfig:

@@ -358,6 +358,10 @@ class RaftCore:
         """
         snapshots.delivered(self._state, node, holds)
 
+    def say_layout(self, layout: int) -> None:
+        """The layout of the digests to come (``digests``)."""
+        self._state.digests.say_layout(layout)
+
     def digest_taken(self, point: DigestPoint) -> None:
         """The driver's state machine has digested its state after ``point.index``.
 

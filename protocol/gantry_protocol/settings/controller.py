@@ -45,6 +45,14 @@ class ControllerTuning(TracedProcess):
         description="Log entries kept although a snapshot covers them, so that a follower that is "
         "a little late gets these and not the whole state.",
     )
+    recorded_bytes: int = Field(
+        default=defaults.RECORDED_BYTES,
+        ge=0,
+        le=1024**3,
+        description="Memory for the last steps of the Raft core, which kubectl gantry report puts "
+        "into its bundle and kubectl gantry replay takes again. At least 262144 are of use. 0: "
+        "none are kept.",
+    )
     heartbeat_timeout_ms: int = Field(
         default=2500,
         ge=100,

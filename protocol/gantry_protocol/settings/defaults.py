@@ -30,3 +30,6 @@ much, as it was before, took seconds where other work wants the cores. Less woul
 snapshot of a few groups costs nothing, and that of many is not taken more often for it.
 """
 SNAPSHOT_MARGIN_ENTRIES = 10_000
+
+RECORDED_BYTES = 4 * 1024 * 1024
+"""Steps of a core that a process keeps for whoever takes a support bundle."""

@@ -1,0 +1,194 @@
+"""A ring of steps as a file, and back; pure.
+
+A file is lines of JSON: a heading, the sizes of logs, and each stretch as its state and its steps,
+a step in a line; the last line says how many there are, so what was cut off is noticed. Numbers and
+names of the core's own is all that it holds, and the addresses of members.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gantry_controller.decisions.plain import NotStepsError, shown, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gantry_controller.decisions.ring import Held, Stretch
+    from gantry_controller.decisions.shape import LogThen
+
+FORMAT: Final = 1
+"""Of the whole file; another one is read by the version that wrote it."""
+LINES_MAX: Final = 2_000_000
+_encode = msgspec.json.Encoder().encode
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """The first line.
+
+    Attributes:
+        core: which machine took the steps.
+        version: of the process.
+        code: fingerprint of that machine's code (``fingerprint``).
+        process: whose steps they are.
+        dropped: steps that made room for others.
+        ended: why it was not recorded any more; empty if it was.
+    """
+
+    format: int
+    core: str
+    version: str
+    code: str
+    process: str
+    dropped: int = 0
+    ended: str = ""
+
+
+class StretchRead(msgspec.Struct, frozen=True):
+    """A state, and the steps behind it as they stand in a file."""
+
+    number: int
+    at: str
+    state: Any
+    sizes: Any
+    runs: list[tuple[int, int]]
+    steps: list[list[Any]]
+
+
+class StepsRead(msgspec.Struct, frozen=True):
+    """A file of steps."""
+
+    heading: Heading
+    stretches: list[StretchRead]
+
+
+class _Sizes(msgspec.Struct, frozen=True):
+    sizes: int
+    first: int
+    values: list[int]
+
+
+class _Start(msgspec.Struct, frozen=True):
+    start: int
+    at: str
+    state: dict[str, Any]
+    log: int
+    first: int
+    count: int
+    runs: list[tuple[int, int]]
+
+
+class _End(msgspec.Struct, frozen=True):
+    end: int
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+def written_file(held: Held, *, process: str, version: str, code: str) -> bytes:
+    """The file of a ring; may run in another thread than the core."""
+    lines = [_encode(Heading(FORMAT, "raft", version, code, process, held.dropped, held.ended))]
+    logs: dict[int, tuple[int, LogThen]] = {}
+    for stretch, _ in held.stretches:
+        key, then = id(stretch.log.sizes), stretch.log
+        number, before = logs.get(key, (len(logs), then))
+        logs[key] = number, max(before, then, key=lambda one: one.first_index + one.count)
+    for number, then in logs.values():
+        lines.append(_encode(_Sizes(number, then.first_index, then.sizes[: then.count].tolist())))
+    for stretch, count in held.stretches:
+        lines.extend(_lines(stretch, count, logs[id(stretch.log.sizes)][0]))
+    lines.append(_encode(_End(len(lines) + 1)))
+    return b"\n".join(lines) + b"\n"
+
+
+def _lines(stretch: Stretch, count: int, log: int) -> Iterator[bytes]:
+    then = stretch.log
+    start = {
+        "start": stretch.number,
+        "at": stretch.at,
+        "log": log,
+        "first": then.first_index,
+        "count": then.count,
+        "runs": then.runs,
+        "state": msgspec.Raw(stretch.state),
+    }
+    yield _encode(start)
+    for kind, given, drawn, outcome in stretch.steps[:count]:
+        step = [kind, written(given), drawn, written(outcome)]
+        while step[-1] is None:
+            step.pop()
+        yield _encode(step)
+
+
+def steps_of(data: bytes, place: str) -> StepsRead:
+    """The steps in a file.
+
+    Raises:
+        NotStepsError: it holds none, is cut off or damaged, or is of another format.
+    """
+    lines = data.splitlines()
+    if not lines or len(lines) > LINES_MAX:
+        raise NotStepsError(f"{place} holds no steps: {len(lines)} lines.")
+    try:
+        form = msgspec.json.decode(lines[0], type=_Format).format
+        if form != FORMAT:
+            raise NotStepsError(
+                f"{place} has format {form}, and this version reads {FORMAT}: use the version that "
+                "took the bundle."
+            )
+        heading = msgspec.json.decode(lines[0], type=Heading)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise NotStepsError(f"{place} holds no steps: {error}.") from None
+    if not _is_whole(lines):
+        raise NotStepsError(f"{place} is cut off after {len(lines)} lines.")
+    return StepsRead(heading, _Reading(place).all_of(lines[1:-1]))
+
+
+def _is_whole(lines: list[bytes]) -> bool:
+    try:
+        return msgspec.json.decode(lines[-1], type=_End).end == len(lines)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+
+
+class _Reading:
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._sizes: dict[int, _Sizes] = {}
+        self._found: list[StretchRead] = []
+
+    def all_of(self, lines: list[bytes]) -> list[StretchRead]:
+        """The stretches of all lines between the first and the last."""
+        for number, line in enumerate(lines, start=2):
+            try:
+                self._line(line)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                raise NotStepsError(f"{self._place}, line {number}: {error}.") from None
+        return self._found
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(b"["):
+            step = msgspec.json.decode(line, type=list[Any])
+            if not self._found or not 1 <= len(step) <= 4 or not isinstance(step[0], str):
+                raise NotStepsError(f"{self._place}: {shown(step)} is no step behind a state.")
+            self._found[-1].steps.append(step)
+        elif line.startswith(b'{"sizes"'):
+            sizes = msgspec.json.decode(line, type=_Sizes)
+            self._sizes[sizes.sizes] = sizes
+        else:
+            self._found.append(self._start(msgspec.json.decode(line, type=_Start)))
+
+    def _start(self, start: _Start) -> StretchRead:
+        known = self._sizes.get(start.log)
+        begin = -1 if known is None else start.first - known.first
+        if known is None or begin < 0 or begin + start.count > len(known.values):
+            raise NotStepsError(f"{self._place}: the log of step {start.start} is missing.")
+        try:
+            sizes = array("I", known.values[begin : begin + start.count])
+        except (OverflowError, TypeError) as error:
+            raise NotStepsError(f"{self._place}: sizes of entries: {error}.") from None
+        return StretchRead(start.start, start.at, start.state, sizes, start.runs, [])

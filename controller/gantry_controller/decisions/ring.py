@@ -1,0 +1,133 @@
+"""The last steps of a core, in memory, from a state on; pure.
+
+A step is an input with what came out and what chance said. The core is a machine with a state, so
+steps are of use from a state on that is known: a *stretch* begins with one and holds the steps
+behind it. What is beyond the bound goes by whole stretches, the oldest first.
+
+Recording costs no decision: should it fail, it ends, says why, and the core goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gantry_controller.decisions.shape import LogThen
+
+BYTES_MAX: Final = 4 * 1024 * 1024
+STEPS_MAX: Final = 4096
+"""Of one stretch."""
+STRETCHES: Final = 8
+"""As many fit at least, if their states are small, so that an eighth of the ring goes at a time."""
+
+
+class Stretch:
+    """Steps behind a state.
+
+    Attributes:
+        number: of its first step; steps are counted from the start of the process.
+        at: the time at which it begins, as text.
+        state: JSON (``state.state_of``).
+        log: of that state.
+        steps: kind, what was given, what chance said, what came out.
+        size: bytes, about.
+    """
+
+    __slots__ = ("at", "log", "number", "size", "state", "steps")
+
+    def __init__(self, number: int, at: str, state: bytes, log: LogThen) -> None:
+        self.number = number
+        self.at = at
+        self.state = state
+        self.log = log
+        self.steps: list[tuple[str, Any, Any, Any]] = []
+        self.size = len(state)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a ring holds at a moment; may be written by another thread.
+
+    Attributes:
+        stretches: each with the number of its steps then.
+    """
+
+    stretches: tuple[tuple[Stretch, int], ...]
+    dropped: int
+    ended: str
+
+
+class StepRing:
+    """A ring of steps.
+
+    Args:
+        bytes_max: of all that is kept, but for the sizes of the log's entries (``shape``).
+
+    Attributes:
+        dropped: steps that made room for others, or could not be kept.
+        ended: why nothing is recorded any more; empty while it is.
+    """
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self.dropped = 0
+        self.ended = ""
+        self._bytes_max = bytes_max
+        self._stretches: deque[Stretch] = deque()
+        self._closed = 0  # bytes of all but the last
+        self._number = 1
+
+    @property
+    def entries(self) -> int:
+        """Steps that are held."""
+        return sum(len(one.steps) for one in self._stretches)
+
+    @property
+    def size(self) -> int:
+        """Bytes that they take, about."""
+        return self._closed + (self._stretches[-1].size if self._stretches else 0)
+
+    @property
+    def wants_state(self) -> bool:
+        """Whether the next step should begin a stretch."""
+        if not self._stretches:
+            return True
+        last = self._stretches[-1]
+        of_steps = last.size - len(last.state)
+        return len(last.steps) >= STEPS_MAX or of_steps * STRETCHES > self._bytes_max
+
+    def begin(self, at: str, state: bytes, log: LogThen) -> None:
+        """Begins a stretch."""
+        if self._stretches:
+            self._closed += self._stretches[-1].size
+        self._stretches.append(Stretch(self._number, at, state, log))
+        self._bound()
+
+    def add(self, step: tuple[str, Any, Any, Any], size: int) -> None:
+        """Takes in a step; without a state before it, it is dropped."""
+        self._number += 1
+        if not self._stretches:
+            self.dropped += 1
+            return
+        last = self._stretches[-1]
+        last.steps.append(step)
+        last.size += size
+        if self._closed + last.size > self._bytes_max:
+            self._bound()
+
+    def end(self, why: str) -> None:
+        """Nothing is recorded from now on; what is held stays."""
+        self.ended = why
+
+    def held(self) -> Held:
+        """All of it, as of now."""
+        found = tuple((one, len(one.steps)) for one in self._stretches)
+        return Held(found, self.dropped, self.ended)
+
+    def _bound(self) -> None:
+        while self._stretches and self.size > self._bytes_max:
+            gone = self._stretches.popleft()
+            if self._stretches:
+                self._closed -= gone.size
+            self.dropped += len(gone.steps)
