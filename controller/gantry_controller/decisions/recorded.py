@@ -35,22 +35,23 @@ class RecordedChance:
     """A source of chance that notes what it said.
 
     Attributes:
+        inner: where it comes from.
         drawn: since somebody looked; None for nothing.
     """
 
-    __slots__ = ("_inner", "drawn")
+    __slots__ = ("drawn", "inner")
 
     def __init__(self, inner: Randomness) -> None:
-        self._inner = inner
+        self.inner = inner
         self.drawn: list[int] | None = None
 
     def randrange(self, start: int, stop: int) -> int:
         """A number in [start, stop)."""
-        return self._note(self._inner.randrange(start, stop))
+        return self._note(self.inner.randrange(start, stop))
 
     def getrandbits(self, k: int, /) -> int:
         """A number in [0, 2**k)."""
-        return self._note(self._inner.getrandbits(k))
+        return self._note(self.inner.getrandbits(k))
 
     def _note(self, number: int) -> int:
         if self.drawn is None:
@@ -84,6 +85,7 @@ class RecordedCore(RaftCore):
         self._time = time
         self._chance = chance
         self._inside = False
+        self._size = 0  # of this pass, besides its steps
         log = self._state.log
         self._shape = LogShape(log.base.index, start.get("entries") or [])
 
@@ -108,6 +110,7 @@ class RecordedCore(RaftCore):
     def propose(self, commands: list[bytes]) -> Index:
         """See ``RaftCore``."""
         sizes = told.sizes_of(commands)
+        self._size += told.ARRAY_BYTES + 4 * len(commands)
         index: Index = self._made("propose", sizes, super().propose, commands)
         return index
 
@@ -152,7 +155,14 @@ class RecordedCore(RaftCore):
 
     def step(self, message: Message) -> None:
         """See ``RaftCore``."""
-        self._made("step", told.given_message(message), super().step, message)
+        try:
+            given = told.given_message(message)
+        except Exception as error:  # noqa: BLE001 - no decision waits for its own record
+            given = None
+            self._end(error)
+        if type(given) is told.AppendGiven:
+            self._size += told.ENTRIES_BYTES + 4 * len(message.entries)  # type: ignore[union-attr]
+        self._made("step", given, super().step, message)
 
     def persisted(self, batch: int) -> None:
         """See ``RaftCore``."""
@@ -165,7 +175,8 @@ class RecordedCore(RaftCore):
     def compact(self, snapshot: SnapshotMeta, margin_entries: int) -> list[Entry]:
         """See ``RaftCore``."""
         given = (snapshot, margin_entries)
-        dropped: list[Entry] = self._made("compact", given, super().compact, *given)
+        dropped: list[Entry] = []
+        self._made("compact", given, lambda: _count(dropped, RaftCore.compact(self, *given)))
         self._shape.drop(self._state.log.base.index)
         return dropped
 
@@ -177,9 +188,11 @@ class RecordedCore(RaftCore):
 
     def install(self, snapshot: SnapshotMeta) -> list[Entry] | None:
         """See ``RaftCore``."""
-        void: list[Entry] | None = self._made("install", snapshot, super().install, snapshot)
-        if void is not None:
-            self._shape = LogShape(self._state.log.base.index, [])
+        void: list[Entry] = []
+        again = lambda: _count(void, RaftCore.install(self, snapshot))  # noqa: E731 - short
+        if self._made("install", snapshot, again) is None:
+            return None
+        self._shape = LogShape(self._state.log.base.index, [])
         return void
 
     def snapshot_delivered(self, node: NodeId, holds: Index) -> None:
@@ -195,15 +208,20 @@ class RecordedCore(RaftCore):
 
     def ready(self, now_ns: int | None = None) -> Ready:
         """See ``RaftCore``."""
-        ready: Ready = self._made("ready", now_ns, super().ready, now_ns)
-        if self._ring.ended:
-            return ready
+        if self._inside:
+            return super().ready(now_ns)
+        ready = super().ready(now_ns)  # it asks itself for nothing, and refuses nothing
         try:
-            self._shape.extend(ready.entries)
-            if self._ring.wants_state:
+            outcome = told.ready_told(ready)
+            drawn, self._chance.drawn = self._chance.drawn, None
+            self._ring.steps.append(("ready", now_ns, drawn, outcome))
+            if ready.entries:
+                self._shape.extend(ready.entries)
+            size, self._size = self._size + told.size(outcome), 0
+            if self._ring.passed(size):
                 self._begin()
-        except Exception as error:  # noqa: BLE001 - no decision waits for its own record
-            self._ring.end(_why(error))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._end(error)
         return ready
 
     def _begin(self) -> None:
@@ -214,33 +232,34 @@ class RecordedCore(RaftCore):
             self._ring.begin(self._time(), _encode(state_of(self)), then)
 
     def _made(self, kind: str, given: Any, call: Callable[..., Any], *args: Any) -> Any:
-        if self._inside:  # the core asks itself
-            return call(*args)
-        if self._ring.ended:
-            self._chance.drawn = None
+        """The result of an input, which is kept with it."""
+        if self._inside:  # the core asks itself, or nothing is recorded any more
             return call(*args)
         self._inside = True
         try:
             result = call(*args)
         except Exception as error:
-            self._note(kind, given, told.raised(error))
-            raise
-        finally:
             self._inside = False
-        self._note(kind, given, result)
+            self._keep(kind, given, told.raised(error))
+            raise
+        self._inside = False
+        self._keep(kind, given, result)
         return result
 
-    def _note(self, kind: str, given: Any, result: Any) -> None:
-        try:
-            if kind == "ready" and type(result) is not told.Raised:
-                outcome = told.ready_told(result)
-            else:
-                outcome = told.result_told(result)
-            drawn, self._chance.drawn = self._chance.drawn, None
-            self._ring.add((kind, given, drawn, outcome), told.cost(given, outcome))
-        except Exception as error:  # noqa: BLE001 - as above
-            self._ring.end(_why(error))
+    def _keep(self, kind: str, given: Any, outcome: Any) -> None:
+        drawn, self._chance.drawn = self._chance.drawn, None
+        self._ring.steps.append((kind, given, drawn, outcome))
+
+    def _end(self, error: Exception) -> None:
+        """No decision waits for its own record: nothing is recorded from here on."""
+        self._inside = True
+        self._state.rng = self._chance.inner
+        self._ring.end(f"{type(error).__name__}: {error}")
 
 
-def _why(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _count(into: list[Entry], entries: list[Entry] | None) -> int | None:
+    """Hands entries on, and tells how many."""
+    if entries is None:
+        return None
+    into += entries
+    return len(entries)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 BYTES_MAX: Final = 4 * 1024 * 1024
 STEPS_MAX: Final = 4096
 """Of one stretch."""
+STEP_BYTES: Final = 200
+"""What a step takes besides what is told of its size, about."""
 STRETCHES: Final = 8
 """As many fit at least, if their states are small, so that an eighth of the ring goes at a time."""
 
@@ -66,17 +68,19 @@ class StepRing:
         bytes_max: of all that is kept, but for the sizes of the log's entries (``shape``).
 
     Attributes:
-        dropped: steps that made room for others, or could not be kept.
+        steps: where the next step goes: those of the newest stretch.
+        dropped: steps that made room for others, or came before the first state.
         ended: why nothing is recorded any more; empty while it is.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self.steps: list[tuple[str, Any, Any, Any]] = []
         self.dropped = 0
         self.ended = ""
         self._bytes_max = bytes_max
         self._stretches: deque[Stretch] = deque()
-        self._closed = 0  # bytes of all but the last
-        self._number = 1
+        self._closed = 0  # bytes of all but the newest
+        self._sized = 0  # steps of the newest whose size is known
 
     @property
     def entries(self) -> int:
@@ -88,37 +92,39 @@ class StepRing:
         """Bytes that they take, about."""
         return self._closed + (self._stretches[-1].size if self._stretches else 0)
 
-    @property
-    def wants_state(self) -> bool:
-        """Whether the next step should begin a stretch."""
+    def passed(self, size: int) -> bool:
+        """A pass is complete; whether the next one should begin a stretch.
+
+        Args:
+            size: bytes of its steps, besides ``STEP_BYTES`` for each.
+        """
         if not self._stretches:
             return True
-        last = self._stretches[-1]
+        last, count = self._stretches[-1], len(self.steps)
+        last.size += size + STEP_BYTES * (count - self._sized)
+        self._sized = count
+        if self._closed + last.size > self._bytes_max:
+            self._bound()
         of_steps = last.size - len(last.state)
-        return len(last.steps) >= STEPS_MAX or of_steps * STRETCHES > self._bytes_max
+        return count >= STEPS_MAX or of_steps * STRETCHES > self._bytes_max
 
     def begin(self, at: str, state: bytes, log: LogThen) -> None:
         """Begins a stretch."""
+        number = 1 + self.dropped + self.entries
         if self._stretches:
             self._closed += self._stretches[-1].size
-        self._stretches.append(Stretch(self._number, at, state, log))
+        else:
+            number += len(self.steps)
+            self.dropped += len(self.steps)
+        self._stretches.append(Stretch(number, at, state, log))
+        self.steps = self._stretches[-1].steps
+        self._sized = 0
         self._bound()
-
-    def add(self, step: tuple[str, Any, Any, Any], size: int) -> None:
-        """Takes in a step; without a state before it, it is dropped."""
-        self._number += 1
-        if not self._stretches:
-            self.dropped += 1
-            return
-        last = self._stretches[-1]
-        last.steps.append(step)
-        last.size += size
-        if self._closed + last.size > self._bytes_max:
-            self._bound()
 
     def end(self, why: str) -> None:
         """Nothing is recorded from now on; what is held stays."""
         self.ended = why
+        self.steps = []
 
     def held(self) -> Held:
         """All of it, as of now."""
@@ -131,3 +137,5 @@ class StepRing:
             if self._stretches:
                 self._closed -= gone.size
             self.dropped += len(gone.steps)
+            if gone.steps is self.steps:
+                self.steps = []

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from gantry_controller.raft.ready import Ready
 
 
+ARRAY_BYTES = 80
+ENTRIES_BYTES = 500
+MESSAGE_BYTES = 200
+READY_BYTES = 400
+"""What the parts of a step take in memory, about (``ring.STEP_BYTES``)."""
+_NONE: list[Any] = []  # of all that have none; nobody changes it
+
+
 class OtherEntry(msgspec.Struct, frozen=True):
     """An entry that is no command, at its place among others.
 
@@ -215,10 +223,11 @@ def _other(place: int, entry: Entry) -> OtherEntry:
 
 def ready_told(ready: Ready) -> Any:
     """The core's output as it is kept."""
+    now, after, entries = ready.messages_now, ready.messages_after_persist, ready.entries
     if not (
-        ready.messages_now
-        or ready.messages_after_persist
-        or ready.entries
+        now
+        or after
+        or entries
         or ready.committed
         or ready.hard_state is not None
         or ready.reads
@@ -230,13 +239,15 @@ def ready_told(ready: Ready) -> Any:
         return ready.batch
     return ReadyTold(
         ready.batch,
-        ready.markers,
+        ready.markers or _NONE,
         ready.hard_state,
-        _entries_told(ready.entries),
-        [_message_told(one) for one in ready.messages_now],
-        [_message_told(one) for one in ready.messages_after_persist],
-        _entries_told(ready.committed),
-        [ReadsTold(one.index, len(one.contexts), one.mode) for one in ready.reads],
+        _entries_told(entries) if entries else None,
+        [_message_told(one) for one in now] if now else _NONE,
+        after or _NONE,  # never an append
+        _entries_told(ready.committed) if ready.committed else None,
+        [ReadsTold(one.index, len(one.contexts), one.mode) for one in ready.reads]
+        if ready.reads
+        else _NONE,
         len(ready.reads_dropped),
         len(ready.reads_redirected),
         ready.soft_state,
@@ -253,26 +264,14 @@ def raised(error: Exception) -> Raised:
     return Raised(type(error).__name__, str(error))
 
 
-def cost(given: Any, outcome: Any) -> int:
-    """The bytes that a step takes in memory, about."""
-    total = STEP_BYTES
-    if type(given) is array:
-        total += ARRAY_BYTES + 4 * len(given)
-    elif type(given) is AppendGiven:
-        total += ENTRIES_BYTES + 4 * len(given.entries.sizes)
-    elif given is not None and type(given) is not int:
-        total += MESSAGE_BYTES
-    if type(outcome) is ReadyTold:
-        messages = len(outcome.messages_now) + len(outcome.messages_after_persist)
-        total += READY_BYTES + MESSAGE_BYTES * (messages + len(outcome.reads))
-    return total
+def size(outcome: Any) -> int:
+    """The bytes that an output takes in memory, about."""
+    if type(outcome) is not ReadyTold:
+        return 0
+    messages = len(outcome.messages_now) + len(outcome.messages_after_persist)
+    return READY_BYTES + MESSAGE_BYTES * (messages + len(outcome.reads))
 
 
-STEP_BYTES = 160
-ARRAY_BYTES = 80
-ENTRIES_BYTES = 500
-MESSAGE_BYTES = 200
-READY_BYTES = 600
 
 
 def _message_told(message: Message) -> Any:
@@ -294,9 +293,7 @@ def _message_told(message: Message) -> Any:
     )
 
 
-def _entries_told(entries: Sequence[Entry]) -> EntriesTold | None:
-    if not entries:
-        return None
+def _entries_told(entries: Sequence[Entry]) -> EntriesTold:
     last = entries[-1]
     return EntriesTold(len(entries), entries[0].index, last.index, last.term)
 
