@@ -44,6 +44,7 @@ from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.offset_resets import OffsetResetsApi
 from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
+from gantry_controller.admin.steps import StepsApi, StepsMetrics
 from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.master_traces import MasterTraces
@@ -244,6 +245,8 @@ class Controller:
         AccessApi(api, self.machine, has_key=self.guard.has_key).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
+        StepsApi(self.node, self.settings.name).add_to(self._http)
+        self._http.registry.register(StepsMetrics(self.node))
         sources = Sources(
             self.node.links,
             self.node.stats,

@@ -38,6 +38,11 @@ def differences(recording: StepsRead) -> list[StepDiffers]:
     return [one.difference for one in retaken(recording, "file") if one.difference is not None]
 
 
+def first_difference(recording: StepsRead) -> StepDiffers | None:
+    found = (one.difference for one in retaken(recording, "file"))
+    return next((one for one in found if one is not None), None)
+
+
 def again(ring: StepRing) -> StepsRead:
     """Raises AssertionError: a step is another one when it is taken from a file."""
     assert ring.ended == ""

@@ -1,4 +1,4 @@
-"""`gantry kube replay`: an operator's decisions in a support bundle, made once more."""
+"""`gantry kube replay`: what a support bundle holds of decisions, made once more."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from gantry_controller.decisions.plain import NotStepsError
 from gantry_operator.decisions.codec import NotADecisionError, moment
-from gantry_operator.support.replay import outcomes, recordings
+from gantry_operator.support.replay import outcomes, recorded, recordings
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.kube_view import output_option
 from gantry_cli.output import print_json
+from gantry_cli.retaken import show_steps, steps_files, sum_of
 
 if TYPE_CHECKING:
-    from gantry_operator.decisions.replay import Outcome
+    from gantry_operator.decisions.replay import Outcome, Recording
 
 DIFFERS = 1
 
@@ -42,7 +44,7 @@ It ends with 0 if this version decides the same, with 1 if it decides otherwise 
 @click.option("--differences", "only", is_flag=True, help="Leave out decisions that are the same.")
 @output_option("json: one line for each decision.")
 def replay(bundle: Path, only: bool, output: str) -> int:
-    """Make the decisions of the operator in a bundle once more, with this version.
+    """Make the decisions in a bundle once more, with this version: of operator and controllers.
 
     An operator keeps its last decisions about each resource: all that it saw, the time, and what
     it did. `report` puts them into its bundle. Here they are made again from what was seen then, so
@@ -52,22 +54,41 @@ def replay(bundle: Path, only: bool, output: str) -> int:
     A line is a decision: the time of the first one, how often it was made again, the resource, and
     the actions. Below it stands where this version decides otherwise: the place, what was recorded,
     and what it is now.
+
+    A controller keeps the last steps of its Raft core: each input, what chance said, and what came
+    out, from a state on that is known. Here the core of this version goes on from there by the
+    same inputs. A line is a stretch of steps behind a state; below it stands the first step at
+    which something else comes out. Commands are no part of it, only their sizes.
     """
-    total = differing = left_out = 0
     try:
-        found = recordings(bundle)
-        for outcome in outcomes(found):
-            total += 1
-            differing += bool(outcome.differences)
-            left_out += bool(outcome.note)
-            if outcome.differences or not only:
-                _show(outcome, output)
+        found = recorded(bundle)
+        files = steps_files(found)
+        differs = _decisions(recordings(bundle, found), only, output)
+        if files:
+            total = show_steps(files, only=only, output=output, say=_say)
+            differs = differs or total.differing > 0
+            if output == "text":
+                _say(sum_of(files, total))
     except NotADecisionError as error:
         raise UnusableBundleError(str(error)) from None
-    if output == "text":
+    except NotStepsError as error:
+        raise UnusableBundleError(f"{bundle}: {error}") from None
+    return DIFFERS if differs else 0
+
+
+def _decisions(found: list[tuple[str, Recording]], only: bool, output: str) -> bool:
+    """Shows the operators' decisions; whether one is another."""
+    total = differing = left_out = 0
+    for outcome in outcomes(found):
+        total += 1
+        differing += bool(outcome.differences)
+        left_out += bool(outcome.note)
+        if outcome.differences or not only:
+            _show(outcome, output)
+    if found and output == "text":
         by = ", ".join(sorted({one.version for _, one in found}))
         _say(_sum(total, differing, left_out, by))
-    return DIFFERS if differing else 0
+    return differing > 0
 
 
 def _show(outcome: Outcome, output: str) -> None:

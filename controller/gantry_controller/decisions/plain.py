@@ -47,9 +47,7 @@ CLASSES: Final = {
 """Every class that may stand in a file."""
 SKIPPED: Final = frozenset({"rng", "tracer", "config", "_entries", "_state"})
 """Attributes that are written elsewhere, or are the process's own."""
-HELD: Final = frozenset(
-    {"contexts", "_waiting", "reads_dropped", "reads_redirected"}
-)
+HELD: Final = frozenset({"contexts", "_waiting", "reads_dropped", "reads_redirected"})
 HELD_MAX: Final = 10_000_000
 SHOWN_CHARS: Final = 120
 
@@ -120,7 +118,8 @@ def read(data: Any, place: str) -> Any:
     except (TypeError, ValueError, OverflowError, GantryError) as error:
         if isinstance(error, NotStepsError):
             raise
-        raise NotStepsError(f"{place}: this is no {shown(name)}: {error}") from None
+        why = str(error).rstrip(".")
+        raise NotStepsError(f"{place}: this is no {shown(name)}: {why}.") from None
 
 
 def _made(name: str, inner: Any, place: str) -> Any:
@@ -147,6 +146,9 @@ def _made(name: str, inner: Any, place: str) -> Any:
     fields = {key: read(one, f"{place}.{key}") for key, one in inner.items()}
     if issubclass(kind, msgspec.Struct):
         return kind(**fields)
+    slots = getattr(kind, "__slots__", None)
+    if slots is not None and set(fields) != set(slots) - SKIPPED:
+        raise NotStepsError(f"{place}: a {name} of another version: use the one that recorded it.")
     made = kind.__new__(kind)
     for key, one in fields.items():
         setattr(made, key, one)

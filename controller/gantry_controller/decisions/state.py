@@ -13,8 +13,10 @@ from gantry_controller.decisions.plain import NotStepsError, names_of, read, sho
 from gantry_controller.decisions.told import entry_again
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore
+from gantry_controller.raft.digests import Digests
+from gantry_controller.raft.log import RaftLog
 from gantry_controller.raft.ready import Outbox
-from gantry_controller.raft.state import RaftState
+from gantry_controller.raft.state import Patience, RaftState
 
 if TYPE_CHECKING:
     from gantry_controller.raft.state import Randomness
@@ -52,6 +54,8 @@ def core_of(
     config = _typed(read(data["config"], f"{place}.config"), RaftConfig, place)
     state = _typed(read(data["state"], f"{place}.state"), RaftState, place)
     outbox = _typed(read(data["outbox"], f"{place}.outbox"), Outbox, place)
+    for part, kind in ((state.patience, Patience), (state.digests, Digests), (state.log, RaftLog)):
+        _typed(part, kind, place)
     if config.inflight_max > INFLIGHT_MAX:
         raise NotStepsError(f"{place}: {config.inflight_max} appends cannot be on their way.")
     state.config, state.rng, state.tracer = config, rng, None
@@ -94,7 +98,8 @@ def _typed(found: Any, kind: type[Any], place: str) -> Any:
 def _attributes() -> dict[type[Any], list[str]]:
     """The attributes of objects that list them nowhere."""
     core = RaftCore(RaftConfig(node_id=NodeId(1), voters=(NodeId(1),)), _NoChance())
-    return {type(one): names_of(one) for one in (core._state, core._outbox)}  # noqa: SLF001
+    state, outbox = core._state, core._outbox  # noqa: SLF001 - as above
+    return {type(one): names_of(one) for one in (state, outbox, state.patience, state.digests)}
 
 
 class _NoChance:

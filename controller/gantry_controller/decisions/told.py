@@ -272,8 +272,6 @@ def size(outcome: Any) -> int:
     return READY_BYTES + MESSAGE_BYTES * (messages + len(outcome.reads))
 
 
-
-
 def _message_told(message: Message) -> Any:
     if type(message) is not Append:
         return message
@@ -296,5 +294,3 @@ def _message_told(message: Message) -> Any:
 def _entries_told(entries: Sequence[Entry]) -> EntriesTold:
     last = entries[-1]
     return EntriesTold(len(entries), entries[0].index, last.index, last.term)
-
-

@@ -8,14 +8,11 @@ and an HTTP port without a token is open to every pod.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
-from gantry_protocol.errors import GantryError
-from gantry_protocol.process import log
-from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.probes import DECISIONS_PATH, HttpServer
 
 from gantry_operator.decisions.recorder import DecisionRing, written
 
@@ -24,10 +21,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.metrics import Metrics
 
-PATH: Final = "/decisions"
-LOOPBACK: Final = "127.0.0.1"
 ENTITIES_BYTES_MAX: Final = 1024 * 1024
-_log = log.get("decisions")
 
 
 class Decisions:
@@ -44,8 +38,6 @@ class Decisions:
 
     async def answer(self, request: web.Request) -> web.Response:
         """GET /decisions?namespace=NAME: those about the resources of a namespace, or all."""
-        if not _is_loopback(request.remote or ""):
-            raise web.HTTPNotFound
         namespace = request.query.get("namespace")
         async with self._turn:  # a copy without secrets costs a processor for a while
             found = [*self.groups.of(namespace), *self.entities.of(namespace)]
@@ -69,24 +61,7 @@ class Decisions:
         Returns:
             The port.
         """
-        http.add_route("GET", PATH, self.answer)
+        http.add_local_route(DECISIONS_PATH, self.answer)
         port = await http.start(bind, port)
         stack.push_async_callback(http.stop)
-        if _is_loopback(bind) or bind in ("0.0.0.0", "::"):  # noqa: S104 -- it is compared
-            return port
-        inner = HttpServer(ready=lambda: (True, "ok"))
-        inner.add_route("GET", PATH, self.answer)
-        try:
-            await inner.start(LOOPBACK, port)
-        except GantryError as error:  # a pod in the node's network shares the address with others
-            _log.warning("decisions are not served", error=error)
-            return port
-        stack.push_async_callback(inner.stop)
         return port
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

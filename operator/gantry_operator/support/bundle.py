@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = "gantry-report"
 DECISIONS: Final = "decisions"
+RAFT: Final = "raft"
 EVENTS_MAX: Final = 2000
 FILES_MAX: Final = 10_000
 LISTED_MAX: Final = 1000
@@ -47,6 +48,7 @@ Namespace {namespace}, taken at {taken_at} by version {version}.
 | `objects/cluster/KIND/NAME.json` | CRDs without schemas, nodes without images, webhooks |
 | `events/NAMESPACE.json` | events, the oldest first |
 | `decisions/POD.json` | an operator's last decisions, for `kubectl gantry replay` |
+| `raft/POD.jsonl` | a controller's last steps of Raft, for `kubectl gantry replay` |
 | `logs/NAMESPACE/POD/CONTAINER.log` | the end of a run's log; `.previous.log`: of the run before |
 
 Secrets are not in it: they were not read. Whatever looks like a secret elsewhere stands as
@@ -82,6 +84,7 @@ class Extras(msgspec.Struct, frozen=True):
         doctor: the findings, as text.
         unread: logs and decisions that could not be read, with the reason.
         decisions: of operators, by their pods, as these gave them.
+        steps: of cores, by folder and pod, as text.
     """
 
     taken_at: str
@@ -89,6 +92,7 @@ class Extras(msgspec.Struct, frozen=True):
     doctor: str
     unread: tuple[tuple[str, str], ...] = ()
     decisions: dict[str, Any] = {}
+    steps: dict[str, str] = {}
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -149,6 +153,9 @@ def build(material: Material, logs: list[LogText], extras: Extras, total_bytes: 
     _put_events(into, material)
     for pod, found in sorted(extras.decisions.items()):
         into.put_object(f"{DECISIONS}/{_safe(pod)}.json", found)
+    for place, text in sorted(extras.steps.items()):
+        core, _, pod = place.partition("/")
+        into.put(f"{core}/{_safe(pod)}.jsonl", text)
     for log in sorted(logs, key=lambda log: (log.namespace, log.pod, log.container, log.previous)):
         folder = f"logs/{log.namespace}/{_safe(log.pod)}"
         path = f"{folder}/{_safe(log.container)}{'.previous' if log.previous else ''}.log"

@@ -11,11 +11,11 @@ import re
 import tarfile
 import zlib
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gantry_operator.decisions.codec import NotADecisionError
 from gantry_operator.decisions.replay import recording_of, replayed
-from gantry_operator.support.bundle import DECISIONS, FILES_MAX
+from gantry_operator.support.bundle import DECISIONS, FILES_MAX, RAFT
 
 if TYPE_CHECKING:
     import io
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one file of decisions."""
+DEPTH: Final = 3
+"""Parts of a file's path: the bundle's root, the folder, the name."""
+_KINDS: Final = {DECISIONS: ".json", RAFT: ".jsonl"}
 CHUNK_BYTES: Final = 64 * 1024
 UNPACKED_MAX: Final = 1024 * 1024 * 1024
 """Of all files; `report --size` allows half of it."""
@@ -46,11 +49,24 @@ class _Bounded:
         return data
 
 
-def recordings(bundle: Path) -> list[tuple[str, Recording]]:
-    """The recorded decisions of a bundle, by the file that they are in.
+class Recorded(NamedTuple):
+    """A file of a bundle from which something can be made again.
+
+    Attributes:
+        folder: says what it is (``bundle.DECISIONS``, ``bundle.RAFT``).
+        place: the file, for people.
+    """
+
+    folder: str
+    place: str
+    data: bytes
+
+
+def recorded(bundle: Path) -> list[Recorded]:
+    """What a bundle holds of decisions and steps.
 
     Raises:
-        NotADecisionError: it is no bundle, is damaged or too large, or holds no decisions.
+        NotADecisionError: it is no bundle, is damaged or too large, or holds neither.
     """
     try:
         found = _read(bundle)
@@ -64,10 +80,26 @@ def recordings(bundle: Path) -> list[tuple[str, Recording]]:
         raise NotADecisionError(f"{bundle} cannot be read: {error.strerror or error}.") from None
     if not found:
         raise NotADecisionError(
-            f"{bundle} holds no decisions: either no operator had made any, or its manifest.json "
+            f"{bundle} holds no decisions: either no process had made any, or its manifest.json "
             "says why they could not be read."
         )
     return found
+
+
+def recordings(bundle: Path, found: list[Recorded]) -> list[tuple[str, Recording]]:
+    """The operators' decisions in a bundle, by the file that they are in.
+
+    Raises:
+        NotADecisionError: a file holds none that this version can read.
+    """
+    try:
+        return [
+            (one.place, recording_of(one.data, one.place))
+            for one in found
+            if one.folder == DECISIONS
+        ]
+    except NotADecisionError as error:
+        raise NotADecisionError(f"{bundle}: {str(error).rstrip('.')}.") from None
 
 
 def outcomes(found: list[tuple[str, Recording]]) -> Iterator[Outcome]:
@@ -81,7 +113,7 @@ def outcomes(found: list[tuple[str, Recording]]) -> Iterator[Outcome]:
             yield replayed(recording, written, f"{name}, decision {number}")
 
 
-def _read(bundle: Path) -> list[tuple[str, Recording]]:
+def _read(bundle: Path) -> list[Recorded]:
     with gzip.open(bundle, "rb") as unpacked:
         whole = _Bounded(unpacked)
         with tarfile.open(fileobj=whole, mode="r|") as archive:  # type: ignore[call-overload]
@@ -91,20 +123,20 @@ def _read(bundle: Path) -> list[tuple[str, Recording]]:
     return found
 
 
-def _found(archive: tarfile.TarFile) -> list[tuple[str, Recording]]:
-    found: list[tuple[str, Recording]] = []
+def _found(archive: tarfile.TarFile) -> list[Recorded]:
+    found: list[Recorded] = []
     for number, member in enumerate(archive):
         if number >= FILES_MAX:
             raise NotADecisionError(f"it has more than {FILES_MAX} files")
         path = PurePosixPath(member.name)
-        if not member.isreg() or path.parent.name != DECISIONS or path.suffix != ".json":
+        folder = path.parent.name
+        if not member.isreg() or _KINDS.get(folder) != path.suffix or len(path.parts) != DEPTH:
             continue
         if member.size > FILE_BYTES_MAX:
             raise NotADecisionError(f"{_plain(path.name)} has more than {FILE_BYTES_MAX} bytes")
         file = archive.extractfile(member)
         assert file is not None, "it is a regular file"
-        place = f"{DECISIONS}/{_plain(path.name)}"
-        found.append((place, recording_of(file.read(), place)))
+        found.append(Recorded(folder, f"{folder}/{_plain(path.name)}", file.read()))
     return found
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
+from gantry_protocol.process.probes import DECISIONS_PATH
 
 from gantry_operator import names
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import POD
 from gantry_operator.decisions.codec import NotADecisionError
 from gantry_operator.decisions.replay import recording_of
-from gantry_operator.decisions.serving import PATH
-from gantry_operator.support.bundle import Bundle, Extras, LogText, build
+from gantry_operator.support.bundle import RAFT, Bundle, Extras, LogText, build
 from gantry_operator.support.doctor import as_text, examine_all
 from gantry_operator.support.material import AT_ONCE, Material, gather, reason
 from gantry_operator.support.pod_logs import ContainerRun, last_bytes, runs_of
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 DECISIONS_BYTES: Final = 16 * 1024 * 1024
 """Of one operator's answer."""
+STEPS_TIMEOUT_S: Final = 30.0
+_STEPS: Final = {names.CONTROLLER: (RAFT, names.CONTROLLER_HTTP_PORT)}
+_STEPS_BEGIN: Final = b'{"format":'
 LOG_BYTES_MIN: Final = 32 * 1024
 """Of one log; where there is room for less, the last ones are left out."""
 
@@ -65,14 +68,16 @@ async def report(
     """
     material = await gather(api, namespace, tell, operator_namespace=operator_namespace)
     decisions, silent = await _decisions(api, material, tell)
+    steps, mute = await _steps(api, material, tell)
     logs, unread = await _logs(api, material, limits, tell)
     findings = as_text(examine_all(material, now))
     extras = Extras(
         taken_at=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         version=version,
         doctor=findings or "There is no group.\n",
-        unread=(*unread, *silent),
+        unread=(*unread, *silent, *mute),
         decisions=decisions,
+        steps=steps,
     )
     tell("Redacting")
     return await asyncio.to_thread(build, material, logs, extras, limits.total_bytes)
@@ -91,7 +96,7 @@ async def _decisions(
     """The decisions about the namespace, of each operator that has made some."""
     found: dict[str, Any] = {}
     unread: list[tuple[str, str]] = []
-    path = f"{PATH}?namespace={quote(material.namespace, safe='')}"
+    path = f"{DECISIONS_PATH}?namespace={quote(material.namespace, safe='')}"
     for pod in material.objects.get(POD.kind) or ():
         meta = pod["metadata"]
         if (meta.get("labels") or {}).get(names.LABEL_COMPONENT) != names.OPERATOR:
@@ -99,8 +104,9 @@ async def _decisions(
         what = f"decisions of {meta['namespace']}/{meta['name']}"
         tell(f"Reading the {what}")
         try:
+            port = _port(pod, names.OPERATOR, names.OPERATOR_HTTP_PORT)
             data = await api.ask_port(
-                meta["namespace"], meta["name"], _port(pod), path, bytes_max=DECISIONS_BYTES
+                meta["namespace"], meta["name"], port, path, bytes_max=DECISIONS_BYTES
             )
             told = recording_of(data, what)
         except ApiError as error:
@@ -113,13 +119,48 @@ async def _decisions(
     return found, unread
 
 
-def _port(pod: Body) -> int:
-    """The operator's HTTP port."""
+async def _steps(
+    api: SupportApi, material: Material, tell: Tell
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """The steps of the cores of the namespace's processes, by their files, as these gave them."""
+    found: dict[str, str] = {}
+    unread: list[tuple[str, str]] = []
+    for pod in material.objects.get(POD.kind) or ():
+        meta = pod["metadata"]
+        component = (meta.get("labels") or {}).get(names.LABEL_COMPONENT)
+        if component not in _STEPS or meta["namespace"] != material.namespace:
+            continue
+        core, port = _STEPS[component]
+        what = f"steps of {meta['namespace']}/{meta['name']}"
+        tell(f"Reading the {what}")
+        try:
+            async with asyncio.timeout(STEPS_TIMEOUT_S):
+                data = await api.ask_port(
+                    meta["namespace"],
+                    meta["name"],
+                    _port(pod, component, port),
+                    DECISIONS_PATH,
+                    bytes_max=DECISIONS_BYTES,
+                )
+        except ApiError as error:
+            unread.append((what, reason(error)))
+        except TimeoutError:
+            unread.append((what, f"no answer within {STEPS_TIMEOUT_S:.0f} s"))
+        else:
+            if data.startswith(_STEPS_BEGIN):
+                found[f"{core}/{meta['name']}"] = data.decode("utf-8", "replace")
+            else:
+                unread.append((what, "the answer holds no steps; the process may be an older one"))
+    return found, unread
+
+
+def _port(pod: Body, component: str, otherwise: int) -> int:
+    """The HTTP port of a component."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         for port in container.get("ports") or ():
-            if (container.get("name"), port.get("name")) == (names.OPERATOR, "http"):
+            if (container.get("name"), port.get("name")) == (component, "http"):
                 return int(port["containerPort"])
-    return names.OPERATOR_HTTP_PORT
+    return otherwise
 
 
 async def _logs(

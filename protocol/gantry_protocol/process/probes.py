@@ -3,7 +3,9 @@
 ``/livez`` and ``/readyz`` answer 200 or 503 with the reason as text; ``/metrics`` is Prometheus
 text from a registry that belongs to this server, never the global one, so that many processes'
 worth of objects can live in one test. The three need no token, and no TLS; everything else does
-where a token or TLS is set.
+where a token or TLS is set, but for paths that are answered to this machine's own loopback address
+alone: that is who may look into the process anyway, or has the API server forward a port. To others
+there is no such path. The loopback address is listened on besides the one that is asked for.
 
 Connections are bounded, and so is what an address may make of them, and what it may say before its
 first request (``strangers``); further ones are closed as they come. Requests without the token are
@@ -14,6 +16,7 @@ event loop, and anybody may ask.
 
 import asyncio
 import hmac
+import ipaddress
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, cast
@@ -24,6 +27,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gantry_protocol.admin import ErrorView
+from gantry_protocol.errors import GantryError
+from gantry_protocol.process import log
 from gantry_protocol.process.listening import bind, stop_listening
 from gantry_protocol.process.metrics import LookupsCollector
 from gantry_protocol.process.strangers import AddressRate, Comers, Guard, quiet_logger
@@ -31,6 +36,8 @@ from gantry_protocol.process.strangers import AddressRate, Comers, Guard, quiet_
 Probe = Callable[[], tuple[bool, str]]
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+DECISIONS_PATH = "/decisions"
+"""Of what a process has decided lately, for a support bundle; answered on loopback alone."""
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 TLS_NEEDED = "TLS_NEEDED"
 _NO_TLS = (
@@ -41,6 +48,9 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 1000  # probes, scrapes, operators, watches of every broker
 METRICS_REST = 9.0  # times what they took to make: a tenth of the event loop's time at most
 METRICS_REST_MIN_S = 0.1
+LOOPBACK = "127.0.0.1"
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 -- it is compared
+_log = log.get("http")
 _SHUTDOWN_S = 0.25  # watches are always open; nobody is helped by waiting for them
 
 
@@ -88,7 +98,8 @@ class HttpServer:
         self.refused = 0
         self._cover = cover
         self._max_connections = max_connections
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
+        self._local_paths: set[str] = set()
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(LookupsCollector())
         self.pace = AddressRate()
@@ -96,11 +107,11 @@ class HttpServer:
         self._rendering: asyncio.Task[bytes] | None = None  # has not begun, so others may share it
         self._renders: set[asyncio.Task[bytes]] = set()
         self._rested_s = 0.0  # loop time from which on metrics may be made again
-        middlewares = [_paced(self.pace, token)]
+        middlewares: list[Middleware] = [self._check_place, _paced(self.pace, token)]
         if cover is not None:
-            middlewares.append(_covered(cover, token))
+            middlewares.append(_covered(cover, token, self._is_open))
         if token is not None:
-            middlewares.append(bearer_token(token))
+            middlewares.append(bearer_token(token, self._is_open))
         self.app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
         self.app.router.add_get("/livez", _probe_handler(live))
         self.app.router.add_get("/readyz", _probe_handler(ready))
@@ -110,6 +121,11 @@ class HttpServer:
     def add_route(self, method: str, path: str, handler: HttpHandler) -> None:
         """Serve ``handler`` at ``path``; before :meth:`start`."""
         self.app.router.add_route(method, path, handler)
+
+    def add_local_route(self, path: str, handler: HttpHandler) -> None:
+        """Answer GET ``path`` to the loopback address, whoever asks there; before :meth:`start`."""
+        self._local_paths.add(path)
+        self.add_route("GET", path, handler)
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port.
@@ -125,7 +141,10 @@ class HttpServer:
         try:
             await runner.setup()
             loop = asyncio.get_running_loop()
-            self._listener = await loop.create_server(partial(self._admit, runner), sock=listener)
+            admit = partial(self._admit, runner)
+            self._listeners.append(await loop.create_server(admit, sock=listener))
+            if self._local_paths and not is_loopback(host) and host not in _EVERYWHERE:
+                await self._listen_inside(admit, bound_port)
         except BaseException:
             listener.close()
             await runner.cleanup()
@@ -133,10 +152,36 @@ class HttpServer:
         self._runner = runner
         return bound_port
 
+    async def _listen_inside(self, admit: Callable[[], asyncio.BaseProtocol], port: int) -> None:
+        try:
+            listener = bind(LOOPBACK, port, purpose="HTTP")
+        except GantryError as error:  # a pod in the node's network shares the address with others
+            _log.warning("not served on loopback", error=error)
+            return
+        loop = asyncio.get_running_loop()
+        self._listeners.append(await loop.create_server(admit, sock=listener))
+
+    def _is_open(self, request: web.Request) -> bool:
+        """Whether neither a token nor TLS is asked for.
+
+        Raises:
+            HTTPNotFound: it is for this machine alone, and comes from another.
+        """
+        if request.path not in self._local_paths:
+            return request.path in OPEN_PATHS
+        if not is_loopback(request.remote or ""):
+            raise web.HTTPNotFound
+        return True
+
+    @web.middleware
+    async def _check_place(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._is_open(request)
+        return await handler(request)
+
     async def stop(self) -> None:
-        """Close the listener and every connection; stopping twice is harmless."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
+        """Close the listeners and every connection; stopping twice is harmless."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             await stop_listening(listener)
         for task in list(self._renders):
             task.cancel()
@@ -184,6 +229,14 @@ class HttpServer:
         return body
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
 class _TurnedAway(asyncio.Protocol):
     """A connection too many."""
 
@@ -205,12 +258,14 @@ def _paced(pace: AddressRate, token: str | Callable[[], str] | None) -> Middlewa
     return wait
 
 
-def _covered(cover: Cover, token: str | Callable[[], str] | None) -> Middleware:
-    """Middleware that serves the open paths to everybody, and all else by TLS if that is needed."""
+def _covered(
+    cover: Cover, token: str | Callable[[], str] | None, is_open: Callable[[web.Request], bool]
+) -> Middleware:
+    """Middleware that serves what is open to everybody, and all else by TLS if that is needed."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path not in OPEN_PATHS and not request.secure:
+        if not (request.secure or is_open(request)):
             if cover.refuses(request.remote or "?"):  # the token is not even looked at
                 refusal = ErrorView(error=TLS_NEEDED, message=_NO_TLS)
                 return web.json_response(text=refusal.to_json(), status=403)
@@ -229,15 +284,17 @@ def _is_shown(request: web.Request, token: str | Callable[[], str]) -> bool:
     return scheme.lower() == "bearer" and bool(expected) and matches
 
 
-def bearer_token(token: str | Callable[[], str]) -> Middleware:
-    """Middleware that lets only holders of the token past the open paths.
+def bearer_token(
+    token: str | Callable[[], str], is_open: Callable[[web.Request], bool]
+) -> Middleware:
+    """Middleware that lets only holders of the token past what is open.
 
     An empty token on the server's side admits nobody.
     """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in OPEN_PATHS:
+        if is_open(request):
             return await handler(request)
         if not _is_shown(request, token):
             refusal = ErrorView(error="UNAUTHORIZED", message="A valid bearer token is needed.")

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 from gantry_operator.cache import Key
 from gantry_operator.decisions import recorder as module
-from gantry_operator.decisions import serving
+
 from gantry_operator.decisions.codec import fields_of, seen_of
 from gantry_operator.decisions.recorder import OF_ONE_MAX, DecisionRing, written
 from gantry_operator.decisions.replay import ALTERED, Recording, recording_of, replayed
@@ -31,6 +31,7 @@ from gantry_operator.plan.observed import BrokerObserved, RefusedGrowth
 from gantry_operator.plan.offset_resets import plan_reset
 from gantry_operator.reconcile.spins import fingerprint
 from gantry_protocol.admin_topics import OffsetResetView
+from gantry_protocol.process import probes
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
 from support.decided_again import again, recorder
@@ -311,7 +312,7 @@ async def test_decisions_are_served_to_the_loopback_address_alone(
         assert len(recording_of(await answer.read(), "x").decisions) == 1
         answer = await session.get(f"{url}?namespace=other")
         assert recording_of(await answer.read(), "x").decisions == []
-        monkeypatch.setattr(serving, "_is_loopback", lambda _: False)
+        monkeypatch.setattr(probes, "is_loopback", lambda _: False)
         assert (await session.get(url)).status == 404
 
 
@@ -320,7 +321,7 @@ async def test_a_pods_own_address_has_the_loopback_address_beside_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """127.0.0.2 stands for the pod's address."""
-    monkeypatch.setattr(serving, "_is_loopback", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(probes, "is_loopback", lambda address: address == "127.0.0.1")
     decisions = Decisions(Metrics(CollectorRegistry()))
     outside = TCPConnector(local_addr=("127.0.0.2", 0))
     async with (
@@ -339,7 +340,7 @@ async def test_a_pods_own_address_has_the_loopback_address_beside_it(
 async def test_a_loopback_address_that_is_taken_ends_no_operator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "_is_loopback", lambda _: False)
+    monkeypatch.setattr(probes, "is_loopback", lambda _: False)
     decisions = Decisions(Metrics(CollectorRegistry()))
     async with AsyncExitStack() as stack, ClientSession() as session:
         with socket.create_server(("127.0.0.1", 0)) as taken:
