@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from gantry_controller.decisions.files import written_file
 from gantry_controller.decisions.replay import fingerprint
-from gantry_controller.decisions.ring import Held
+from gantry_controller.decisions.ring import HeldSteps
 from gantry_controller.node import RaftNode
 
 PREFIX = "gantry_controller_"
@@ -38,7 +38,7 @@ class StepsApi:
             body = await asyncio.to_thread(self._written, self._node.steps.held())
         return web.Response(body=body, content_type="application/jsonl")
 
-    def _written(self, held: Held) -> bytes:
+    def _written(self, held: HeldSteps) -> bytes:
         version = metadata.version("gantry")
         return written_file(held, process=self._process, version=version, code=fingerprint())
 

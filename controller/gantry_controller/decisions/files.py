@@ -17,7 +17,7 @@ from gantry_controller.decisions.plain import NotStepsError, shown, written
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gantry_controller.decisions.ring import Held, Stretch
+    from gantry_controller.decisions.ring import HeldSteps, Stretch
     from gantry_controller.decisions.shape import LogThen
 
 FORMAT: Final = 1
@@ -89,7 +89,7 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
-def written_file(held: Held, *, process: str, version: str, code: str) -> bytes:
+def written_file(held: HeldSteps, *, process: str, version: str, code: str) -> bytes:
     """The file of a ring; may run in another thread than the core."""
     lines = [_encode(Heading(FORMAT, "raft", version, code, process, held.dropped, held.ended))]
     logs: dict[int, tuple[int, LogThen]] = {}

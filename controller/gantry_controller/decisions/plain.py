@@ -12,8 +12,7 @@ import enum
 import inspect
 from array import array
 from collections import deque
-from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from gantry_protocol.errors import GantryError
@@ -33,6 +32,9 @@ from gantry_controller.raft import (
     snapshot,
     state,
 )
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
     config, digests, follower_reads, lease, log, members, messages, progress, reads, ready,
@@ -136,6 +138,10 @@ def _made(name: str, inner: Any, place: str) -> Any:
             if not isinstance(inner, int) or not 0 <= inner <= HELD_MAX:
                 raise NotStepsError(f"{place}: {shown(inner)} callers cannot wait.")
             return [None] * inner
+    return _made_of_class(name, inner, place)
+
+
+def _made_of_class(name: str, inner: Any, place: str) -> Any:
     kind = CLASSES.get(name)
     if kind is None:
         raise NotStepsError(f"{place}: this version knows no {shown(name)}.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.decisions import told
 from gantry_controller.decisions.shape import SIZES_MAX, LogShape
@@ -19,6 +18,8 @@ from gantry_controller.raft.core import RaftCore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gantry_protocol.types import Index, NodeId, Term
 
     from gantry_controller.decisions.ring import StepRing
     from gantry_controller.raft.config import RaftConfig

@@ -100,7 +100,10 @@ def retaken(recording: StepsRead, place: str) -> Iterator[StretchOutcome]:
     stretches = recording.stretches
     for position, stretch in enumerate(stretches):
         after = stretches[position + 1] if position + 1 < len(stretches) else None
-        yield _retaken(stretch, after, f"{place}, step {stretch.number}")
+        try:
+            yield _retaken(stretch, after, f"{place}, step {stretch.number}")
+        except RecursionError:
+            raise NotStepsError(f"{place}, step {stretch.number} is nested too deeply.") from None
 
 
 def _retaken(stretch: StretchRead, after: StretchRead | None, place: str) -> StretchOutcome:

@@ -49,8 +49,8 @@ class Stretch:
         self.size = len(state)
 
 
-class Held(msgspec.Struct, frozen=True):
-    """What a ring holds at a moment; may be written by another thread.
+class HeldSteps(msgspec.Struct, frozen=True):
+    """The content of a ring at a moment; may be written by another thread.
 
     Attributes:
         stretches: each with the number of its steps then.
@@ -126,10 +126,10 @@ class StepRing:
         self.ended = why
         self.steps = []
 
-    def held(self) -> Held:
+    def held(self) -> HeldSteps:
         """All of it, as of now."""
         found = tuple((one, len(one.steps)) for one in self._stretches)
-        return Held(found, self.dropped, self.ended)
+        return HeldSteps(found, self.dropped, self.ended)
 
     def _bound(self) -> None:
         while self._stretches and self.size > self._bytes_max:

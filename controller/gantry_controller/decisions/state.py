@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from array import array
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,8 @@ from gantry_controller.raft.ready import Outbox
 from gantry_controller.raft.state import Patience, RaftState
 
 if TYPE_CHECKING:
+    from array import array
+
     from gantry_controller.raft.state import Randomness
 
 INFLIGHT_MAX = 65_536
@@ -60,9 +61,10 @@ def core_of(
         raise NotStepsError(f"{place}: {config.inflight_max} appends cannot be on their way.")
     state.config, state.rng, state.tracer = config, rng, None
     base = state.log.base.index
+    terms = _terms(base, len(sizes), runs, place)
     state.log._entries = [  # noqa: SLF001 - as above
-        entry_again(Index(base + 1 + number), term, size)
-        for number, (size, term) in enumerate(zip(sizes, _terms(base, len(sizes), runs, place)))
+        entry_again(Index(base + 1 + number), terms[number], size)
+        for number, size in enumerate(sizes)
     ]
     outbox._state = state  # noqa: SLF001 - as above
     core = RaftCore.__new__(RaftCore)

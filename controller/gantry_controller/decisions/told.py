@@ -24,15 +24,14 @@ from gantry_controller.raft.messages import (
     HardState,
     make_entry,
 )
-from gantry_controller.raft.reads import ReadMode
-from gantry_controller.raft.ready import SoftState
-from gantry_controller.raft.snapshot import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gantry_controller.raft.messages import Message
-    from gantry_controller.raft.ready import Ready
+    from gantry_controller.raft.reads import ReadMode
+    from gantry_controller.raft.ready import Ready, SoftState
+    from gantry_controller.raft.snapshot import Marker
 
 
 ARRAY_BYTES = 80
@@ -255,7 +254,7 @@ def ready_told(ready: Ready) -> Any:
 
 
 def result_told(result: Any) -> Any:
-    """What an input returned; of entries that were dropped it is their number."""
+    """The result of an input; of entries that were dropped it is their number."""
     return len(result) if isinstance(result, list) else result
 
 

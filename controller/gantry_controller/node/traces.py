@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ from gantry_controller.decisions.recorded import RecordedCore
 from gantry_controller.raft.core import RaftCore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gantry_protocol.process.log import Log
 
     from gantry_controller.decisions.ring import StepRing

@@ -63,7 +63,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(bundle: Path) -> list[Recorded]:
-    """What a bundle holds of decisions and steps.
+    """The files of a bundle that hold decisions and steps.
 
     Raises:
         NotADecisionError: it is no bundle, is damaged or too large, or holds neither.

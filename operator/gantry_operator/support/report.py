@@ -34,7 +34,6 @@ DECISIONS_BYTES: Final = 16 * 1024 * 1024
 """Of one operator's answer."""
 STEPS_TIMEOUT_S: Final = 30.0
 _STEPS: Final = {names.CONTROLLER: (RAFT, names.CONTROLLER_HTTP_PORT)}
-_STEPS_BEGIN: Final = b'{"format":'
 LOG_BYTES_MIN: Final = 32 * 1024
 """Of one log; where there is room for less, the last ones are left out."""
 
@@ -147,11 +146,20 @@ async def _steps(
         except TimeoutError:
             unread.append((what, f"no answer within {STEPS_TIMEOUT_S:.0f} s"))
         else:
-            if data.startswith(_STEPS_BEGIN):
+            if _core(data) == core:
                 found[f"{core}/{meta['name']}"] = data.decode("utf-8", "replace")
             else:
                 unread.append((what, "the answer holds no steps; the process may be an older one"))
     return found, unread
+
+
+def _core(data: bytes) -> object:
+    """The kind of core whose steps these are; None if they are none."""
+    try:
+        heading = json.loads(data.partition(b"\n")[0])
+    except ValueError:
+        return None
+    return heading.get("core") if isinstance(heading, dict) else None
 
 
 def _port(pod: Body, component: str, otherwise: int) -> int:

@@ -48,7 +48,7 @@ class ControllerTuning(TracedProcess):
     recorded_bytes: int = Field(
         default=defaults.RECORDED_BYTES,
         ge=0,
-        le=1024**3,
+        le=32 * 1024**2,
         description="Memory for the last steps of the Raft core, which kubectl gantry report puts "
         "into its bundle and kubectl gantry replay takes again. At least 262144 are of use. 0: "
         "none are kept.",

@@ -17,7 +17,6 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 from gantry_operator.cache import Key
 from gantry_operator.decisions import recorder as module
-
 from gantry_operator.decisions.codec import fields_of, seen_of
 from gantry_operator.decisions.recorder import OF_ONE_MAX, DecisionRing, written
 from gantry_operator.decisions.replay import ALTERED, Recording, recording_of, replayed

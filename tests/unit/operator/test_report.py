@@ -10,6 +10,7 @@ import tarfile
 from typing import Any
 
 import pytest
+from gantry_operator import names
 from gantry_operator.api.errors import Unavailable
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
@@ -348,3 +349,59 @@ async def test_an_operator_that_has_decided_nothing_has_no_file() -> None:
     bundle = await taken(api)
     assert not any(path.startswith("decisions/") for path in bundle.files)
     assert [one for one in listed(bundle)["unread"] if "decisions" in one["what"]] == []
+
+
+def steps(core: str = "raft", lines: int = 3) -> bytes:
+    """As a controller answers."""
+    heading = {"format": 1, "core": core, "version": "0.1.0", "code": "x", "process": "c-0"}
+    return b"\n".join([json.dumps(heading).encode(), *[b'["tick"]'] * lines, b'{"end":5}', b""])
+
+
+def with_controller(api: FakeSupport, namespace: str = "mq") -> None:
+    labels = {names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: names.CONTROLLER}
+    ports = [{"name": "http", "containerPort": 9999}]
+    spec = {"containers": [{"name": "controller", "ports": ports}]}
+    api.have(POD, "quorum-0", namespace, metadata={"labels": labels}, spec=spec)
+
+
+async def test_the_steps_of_a_controller_are_in_it_as_it_gave_them() -> None:
+    api = a_cluster()
+    with_controller(api)
+    api.answers["quorum-0"] = steps()
+    bundle = await taken(api)
+    assert bundle.files["raft/quorum-0.jsonl"] == steps()
+    asked = [query for pod, query in api.asked if pod == "quorum-0" and "path" in query]
+    assert asked == [{"port": "9999", "path": "/decisions"}]
+    assert b"raft/POD.jsonl" in bundle.files["README.md"]
+
+
+async def test_what_looks_like_a_secret_in_steps_is_taken_out() -> None:
+    api = a_cluster()
+    with_controller(api)
+    api.answers["quorum-0"] = steps() + f'["password={SECRETS["event"]}"]\n'.encode()
+    bundle = await taken(api)
+    assert SECRETS["event"].encode() not in bundle.files["raft/quorum-0.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "404 NotFound: mq/quorum-0"),
+        (b"404: Not Found", "the answer holds no steps; the process may be an older one"),
+        (b"[]", "the answer holds no steps"),
+        (b"", "the answer holds no steps"),
+        (steps("other"), "the answer holds no steps"),
+        ("denied", "403 Forbidden: pods quorum-0 is forbidden"),
+    ],
+)
+async def test_steps_that_cannot_be_read_are_told(answer: Any, why: str) -> None:
+    api = a_cluster()
+    with_controller(api)
+    if answer == "denied":
+        api.denied = {"pods/portforward"}
+    elif answer is not None:
+        api.answers["quorum-0"] = answer
+    bundle = await taken(api)
+    assert not any(path.startswith("raft/") for path in bundle.files)
+    unread = {one["what"]: one["why"] for one in listed(bundle)["unread"]}
+    assert why in unread["steps of mq/quorum-0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import tracemalloc
 from collections.abc import Callable
@@ -9,11 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from gantry_controller.decisions import recorded
+from gantry_controller.decisions import recorded, told
 from gantry_controller.decisions.files import StepsRead, steps_of
 from gantry_controller.decisions.plain import NotStepsError
 from gantry_controller.decisions.recorded import RecordedCore
-from gantry_controller.decisions.replay import INPUTS, StepDiffers, retaken
+from gantry_controller.decisions.replay import INPUTS, retaken
 from gantry_controller.decisions.ring import StepRing
 from gantry_controller.decisions.shape import LogShape
 from gantry_controller.raft.config import RaftConfig
@@ -328,7 +329,7 @@ def test_recording_that_fails_ends_and_the_core_goes_on(monkeypatch: pytest.Monk
     def broken(ready: Any) -> Any:
         raise ValueError("cannot be told")
 
-    monkeypatch.setattr(recorded.told, "ready_told", broken)
+    monkeypatch.setattr(told, "ready_told", broken)
     trio.write(b"x")
     assert trio.ring.ended == "ValueError: cannot be told"
     monkeypatch.undo()
@@ -402,6 +403,10 @@ def refused(data: bytes) -> str:
         (lambda data: data.replace(b'"runs":[', b'"runs":[[7,"x"],'), ""),
         (lambda data: data.replace(b'"log":0', b'"log":3'), "log of step"),
         (lambda data: data.replace(b'"inflight_max":64', b'"inflight_max":99999999'), "99999999"),
+        (
+            lambda data: data.replace(b'["tick"]', b'["tick",' + b"[" * 700 + b"]" * 700 + b"]", 1),
+            "",
+        ),
         (lambda data: data.replace(b'"held":0', b'"held":99999999999'), "cannot wait"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -418,9 +423,5 @@ def test_rotten_bytes_are_refused_or_differ_and_nothing_else() -> None:
     for _ in range(300):
         spoilt = bytearray(data)
         spoilt[rng.randrange(len(data))] = rng.randrange(32, 127)
-        try:
-            found: list[StepDiffers] = differences(steps_of(bytes(spoilt), "file"))
-        except NotStepsError as error:
-            assert str(error).endswith(".")
-        else:
-            assert all(one.number > 0 for one in found)
+        with contextlib.suppress(NotStepsError):
+            assert all(one.number > 0 for one in differences(steps_of(bytes(spoilt), "file")))

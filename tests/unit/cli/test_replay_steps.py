@@ -1,0 +1,125 @@
+"""`replay` of steps: what it says of a bundle with those of controllers."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from gantry_cli.commands.replay import UnusableBundleError, replay
+from gantry_operator.support.bundle import Bundle, packed
+from sim.mutants.planting import Edit, planted
+from sim.raft.world import run_seed
+from support.steps_again import file_of, recorded_cores
+
+VOTE_RULE = Edit(
+    "gantry_controller.raft.election:may_vote_for",
+    "return free and state.log.is_up_to_date(request.last_index, request.last_term)",
+    "return True",
+)
+
+
+@pytest.fixture(scope="module")
+def files() -> list[bytes]:
+    """One of each controller of a quorum that had a hard life."""
+    with recorded_cores(1 << 20) as made:
+        run_seed(5)
+    return [file_of(ring, f"controller-{n}") for n, (_, ring) in enumerate(made)]
+
+
+def bundle(path: Path, *files: bytes) -> Path:
+    named = {f"raft/controller-{n}.jsonl": data for n, data in enumerate(files)}
+    path.write_bytes(packed(Bundle({"README.md": b"x"} | named, (), (), ())))
+    return path
+
+
+def run(path: Path, *args: str) -> tuple[int, str]:
+    """Exit code, and standard output or the error's sentence."""
+    done: Result = CliRunner().invoke(replay, [str(path), *args], standalone_mode=False)
+    if isinstance(done.exception, UnusableBundleError):
+        assert done.stdout == ""
+        return done.exception.exit_code, str(done.exception)
+    assert done.exception is None, done.exception
+    return int(done.return_value or 0), done.stdout
+
+
+def test_the_same_steps_are_the_same(files: list[bytes], tmp_path: Path) -> None:
+    code, out = run(bundle(tmp_path / "b.tar.gz", *files))
+    assert code == 0
+    lines = out.splitlines()
+    steps = sum(data.count(b"\n[") for data in files)
+    assert lines[-1] == (
+        f"{steps} steps of {len(files)} controllers of version 0.1.0: {steps} the same, "
+        "0 otherwise."
+    )
+    assert all(line.endswith(": the same") for line in lines[:-1])
+    assert lines[0].startswith("2026-11-30T00:00:00+00:00 raft/controller-0.jsonl: steps ")
+    assert run(bundle(tmp_path / "c.tar.gz", *files), "--differences") == (0, lines[-1] + "\n")
+
+
+def test_a_bug_that_was_planted_since_is_named(files: list[bytes], tmp_path: Path) -> None:
+    path = bundle(tmp_path / "b.tar.gz", *files)
+    with planted((VOTE_RULE,)):
+        code, out = run(path, "--differences")
+        code_json, out_json = run(path, "--differences", "-o", "json")
+    assert (code, code_json) == (1, 1)
+    first = out.splitlines()[1]
+    assert first.startswith("  differs at step ")
+    assert "(step VoteRequest of node " in first or "(ready)" in first
+    assert "granted" in out
+    found = json.loads(out_json.splitlines()[0])
+    assert found["process"].startswith("controller-")
+    (difference,) = found["differences"]
+    assert difference["number"] >= found["first"]
+    assert ("recorded" in difference, "now" in difference) == (True, True)
+    assert "not compared behind these." in out.splitlines()[-1]
+
+
+def test_other_code_is_said_to_be_other(files: list[bytes], tmp_path: Path) -> None:
+    start = files[0].index(b'"code":"') + 8
+    other = files[0][:start] + b"0123456789abcdef" + files[0][start + 16 :]
+    code, out = run(bundle(tmp_path / "b.tar.gz", other))
+    assert code == 0
+    assert "recorded by version 0.1.0 with other code of the core (0123456789abcdef, here " in out
+
+
+def test_a_recording_that_had_ended_says_so(files: list[bytes], tmp_path: Path) -> None:
+    ended = files[0].replace(b'"ended":""', b'"ended":"ValueError: x"', 1)
+    code, out = run(bundle(tmp_path / "b.tar.gz", ended))
+    assert (code, "the recording had ended before: ValueError: x" in out) == (0, True)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
+def test_a_file_that_is_cut_off_is_refused(
+    files: list[bytes], tmp_path: Path, share: float
+) -> None:
+    code, says = run(bundle(tmp_path / "b.tar.gz", files[0][: int(len(files[0]) * share)]))
+    assert code == 2
+    assert "raft/controller-0.jsonl" in says
+
+
+def test_rotten_bytes_of_a_bundle_are_refused(files: list[bytes], tmp_path: Path) -> None:
+    path = bundle(tmp_path / "b.tar.gz", *files)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+    code, says = run(path)
+    assert code == 2
+    assert says.startswith(str(path))
+
+
+def test_another_format_is_refused(files: list[bytes], tmp_path: Path) -> None:
+    newer = files[0].replace(b'"format":1', b'"format":2', 1)
+    code, says = run(bundle(tmp_path / "b.tar.gz", newer))
+    assert code == 2
+    assert "raft/controller-0.jsonl has format 2, and this version reads 1" in says
+
+
+def test_a_file_elsewhere_in_the_archive_is_none_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(__file__, "gantry-report/logs/raft/controller-0.jsonl")
+    code, says = run(path)
+    assert (code, "holds no decisions" in says) == (2, True)
