@@ -5,11 +5,15 @@ from __future__ import annotations
 from sim.mutants.mutant import Mutant, UnitTests, one_edit
 
 _operator = one_edit("gantry_operator")
+_controller = one_edit("gantry_controller")
+_protocol = one_edit("gantry_protocol")
 _REDACT = "unit/operator/test_redact.py::"
 _REPORT = "unit/operator/test_report.py::"
 _LOGS = "unit/operator/test_group_logs.py::"
 _DOCTOR = "unit/operator/test_doctor.py::test_what_is_amiss_is_told_with_what_to_do"
 _DECISIONS = "unit/operator/test_decisions.py::"
+_LOCAL = "unit/controller/admin/test_local_paths.py::"
+_STEPS = "unit/controller/decisions/test_steps.py::"
 _REPLAY = "unit/operator/test_replay.py::"
 _FIGURES = "unit/operator/test_sync_figures.py::"
 _PROBE = "unit/operator/test_probe.py::"
@@ -167,14 +171,6 @@ MUTANTS = (
         f"{_REPORT}test_logs_share_the_room",
     ),
     _bug(
-        "decisions-for-every-pod",
-        "any pod of the cluster reads the specs of all namespaces",
-        "decisions.serving:Decisions.answer",
-        'if not _is_loopback(request.remote or ""):',
-        "if False:",
-        f"{_DECISIONS}test_decisions_are_served_to_the_loopback_address_alone",
-    ),
-    _bug(
         "copy-of-a-decision-not-tried",
         "a right operator is said to have decided otherwise, for want of a password",
         "decisions.recorder:written",
@@ -293,5 +289,59 @@ MUTANTS = (
         'is_ready and not pod["metadata"].get("deletionTimestamp")',
         "is_ready",
         f"{_PROBE}test_a_pod_that_is_not_ready_or_about_to_go_takes_no_message",
+    ),
+    _protocol(
+        "decisions-for-every-pod",
+        _AREA,
+        "any pod of the cluster reads the specs of all namespaces",
+        "process.probes:HttpServer._is_open",
+        'if not is_loopback(request.remote or ""):',
+        "if False:",
+        UnitTests(f"{_LOCAL}test_a_pods_process_answers_on_loopback_what_it_answers_nobody_else"),
+    ),
+    _controller(
+        "commands-in-a-bundle",
+        _AREA,
+        "what was written to the quorum goes out with a support bundle",
+        "decisions.told:given_message",
+        "if type(message) is not Append or not message.entries:",
+        "if True:",
+        UnitTests(f"{_STEPS}test_no_command_is_in_it"),
+    ),
+    _controller(
+        "steps-without-the-input-that-was-refused",
+        _AREA,
+        "a replay goes on without what the core was asked for",
+        "decisions.recorded:RecordedCore._made",
+        "self._keep(kind, given, told.raised(error))",
+        "pass",
+        UnitTests(f"{_STEPS}test_refusals_are_steps_and_reach_the_caller"),
+    ),
+    _controller(
+        "end-of-a-stretch-not-compared",
+        _AREA,
+        "a core that drifts from what it was passes for the same",
+        "decisions.replay:_end_differs",
+        "if state == after.state:",
+        "if True:",
+        UnitTests(f"{_STEPS}test_a_state_that_drifts_without_a_word_is_found"),
+    ),
+    _controller(
+        "chance-that-was-not-drawn",
+        _AREA,
+        "a core that draws less than it did passes for the same",
+        "decisions.replay:_retaken",
+        "if chance.left:",
+        "if False:",
+        UnitTests(f"{_STEPS}test_chance_that_is_drawn_otherwise_is_named"),
+    ),
+    _controller(
+        "ring-without-a-bound",
+        _AREA,
+        "a controller runs out of memory for the sake of a report",
+        "decisions.ring:StepRing._bound",
+        "while self._stretches and self.size > self._bytes_max:",
+        "while False:",
+        UnitTests(f"{_STEPS}test_what_is_beyond_the_bound_is_counted"),
     ),
 )
