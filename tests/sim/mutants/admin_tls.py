@@ -30,8 +30,8 @@ MUTANTS = (
         "probes-need-tls",
         "kubelets and Prometheus reach no controller once TLS is enforced",
         "gantry_protocol.process.probes:_covered",
-        "request.path not in OPEN_PATHS and ",
-        "",
+        "if not (request.secure or is_open(request)):",
+        "if not request.secure:",
         f"{SITE}::test_probes_and_metrics_need_no_tls_and_have_it",
     ),
     _mutant(
