@@ -17,6 +17,7 @@ import signal
 import tempfile
 from functools import partial
 from http import HTTPStatus
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -53,7 +54,7 @@ TOKEN = "token-of-the-simulated-quorum"
 SEGMENT_BYTES = 64 * 1024
 STORE_PORT = 10915
 MANY_PORT = 21_000  # of the first group of many
-SERVICE = "10.0.4.1"  # where clients are sent if not to the master itself
+SERVICE = "10.0.4.1"  # where clients are sent if not to the master itself; others have the next
 LOOK_US = 20 * MS
 CONTROLLER_HTTP, BROKER_HTTP = 9880, 10913
 
@@ -204,8 +205,10 @@ class Cluster:
         self.operators: list[Node] = []
         self.rejoins: set[str] = set()  # controllers that are started with --rejoin
         self.clients: list[Node] = []
-        self._route_address = f"{SERVICE}:{REMOTING_PORT}" if doors or fronts else None
-        self.network.services[SERVICE] = self._service
+        self._services: dict[str, str] = {}  # addresses, by group
+        for place, name in enumerate(self.groups if doors or fronts else ()):
+            self._services[name] = str(IPv4Address(SERVICE) + place)
+            self.network.services[self._services[name]] = partial(self._service, place)
 
     # ---- nodes
 
@@ -292,13 +295,16 @@ class Cluster:
         )
         await supervised(partial(gantry_broker.front.server.serve, settings))
 
-    def _service(self) -> list[tuple[str, int]]:
-        """Where the Service leads: to who is ready, and sometimes to who was so a moment ago."""
+    def _service(self, place: int) -> list[tuple[str, int]]:
+        """Where a group's Service leads: who is ready, and sometimes who was so a moment ago.
+
+        A front has a port for each group of the cluster, by their names.
+        """
         nodes = self.doors or self.fronts
         ready = [node for node in nodes if self._is_ready(node)]
         if not ready or self._rng.random() < 0.1:
             ready = nodes
-        port = DOOR_PORT if self.doors else FIRST_PORT
+        port = DOOR_PORT if self.doors else FIRST_PORT + place
         return [(node.machine.address, port) for node in ready]
 
     def _is_ready(self, node: Node) -> bool:
@@ -336,11 +342,12 @@ class Cluster:
 
     async def declare(self, name: str) -> None:
         """Have a group, as the operator does, until some controller takes it."""
+        service = self._services.get(name)
         wish = {
             "uid": self.uid(name),
             "replicas": self.replicas,
             "minInSyncReplicas": self.min_in_sync,
-            "routeAddress": self._route_address,
+            "routeAddress": f"{service}:{REMOTING_PORT}" if service else None,
         }
         turn = 0
         while True:

@@ -14,7 +14,16 @@ from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.product import ages, batches, faults, lite_visits, parked, poppers, readers
+from sim.product import (
+    ages,
+    batches,
+    faults,
+    lite_visits,
+    mapped_later,
+    parked,
+    poppers,
+    readers,
+)
 from sim.product.bad_poppers import BadPoppers
 from sim.product.bad_senders import BadSenders
 from sim.product.callers import Callers
@@ -30,7 +39,6 @@ from sim.product.kube import aiohttp_connects
 from sim.product.lites import Lites
 from sim.product.lives import Lives
 from sim.product.logs import inspect_damage, verify
-from sim.product.mapped import Mapped
 from sim.product.moved_poppers import MovedPoppers, Mover
 from sim.product.orderly import Orderly, OrderlyMapped
 from sim.product.pop_modes import PopModes
@@ -590,28 +598,34 @@ class QueuesRun(ProductRun):
     """A mapped topic whose queues move between broker groups, under load and all faults."""
 
     onlookers = (Scraper, Strangers)
+    settle_s = 60  # a timer waits for 10 s where its queue is not to be had
+    fronts = 0.5  # of the seeds
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """Two or three groups of one to three members."""
+        """Two or three groups of one to three members; clients may come by a front."""
         members = rng.choice([1, 2, 3, 3])
         return {
             "groups": [f"g-{number}" for number in range(rng.randint(2, 3))],
             "brokers": members,
             "min_in_sync": min(members, 2),
             "keyed": True,
+            "fronts": int(self.world.stream("way").random() < self.fronts),
+            "broker_settings": {"delay_levels": mapped_later.DELAY_LEVELS},
         }
 
     def loads(self) -> Sequence[Load]:
         """Few plain messages."""
         cluster = self._cluster
         few = Workload(cluster, Watches(self._watch), producers=1)
-        return [few, Mapped(cluster), OrderlyMapped(cluster)]
+        more = [] if cluster.fronts else [OrderlyMapped(cluster)]
+        return [few, mapped_later.MappedLater(cluster), *more]
 
 
 class MovedPopsRun(QueuesRun):
     """Consumers by POP of a mapped topic whose queues move, under all faults."""
 
     settle_s = 120  # in order, one answer after the other, from whichever group is asked
+    fronts = 0.0
 
     def play(self) -> None:
         """Raises Violation. No queue is so young that a new group begins with what is there."""
@@ -630,6 +644,7 @@ class GrowingRun(QueuesRun):
     """A broker group that comes and one that goes, under load and all faults."""
 
     settle_s = 120
+    fronts = 0.0
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """The last group is not there yet."""

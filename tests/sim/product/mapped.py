@@ -129,7 +129,8 @@ class Mapped(Clients):
         }
         if missing:
             raise Violation(f"acknowledged and not there: {sorted(missing)[:5]}")
-        if len(set(everything)) != len(everything):
+        once = self._once(everything)
+        if len(set(once)) != len(once):
             raise Violation("a message that was sent once is there twice")
         strange = set(everything) - self.acknowledged.keys() - self.unsure
         if strange:
@@ -158,6 +159,10 @@ class Mapped(Clients):
         for offset, body in self._read[number].items():
             if not self._is_at(number, row, offset, body):
                 raise Violation(f"{body} was read at {offset} of queue {number}: {row.get(offset)}")
+
+    def _once(self, everything: list[str]) -> list[str]:
+        """Those of all messages that are there once."""
+        return everything
 
     def _is_at(self, number: int, row: Row, offset: int, body: str) -> bool:
         return row.get(offset) == body or self._may_miss(number, offset)
@@ -334,13 +339,21 @@ class Mapped(Clients):
     async def _follow(self, rng: Random, lines: Lines, queue: int) -> None:
         """A queue, from its beginning on."""
         row = self._read[queue]
-        while not self._stops:
+        while self._awaits(queue):
             following = max(row, default=-1) + 1
             line = self._any(rng, lines)
             found = await self._pull(line, queue, following, leaps=self.leaps)
             if not found:
                 await asyncio.sleep(rng.random() * 0.1)
             row.update(found or {})
+            self._was_read(queue, found or {})
+
+    def _awaits(self, queue: int) -> bool:
+        """Whether a queue is followed still."""
+        return not self._stops
+
+    def _was_read(self, queue: int, row: Row) -> None:
+        """Raises Violation: it should not have been there to be read."""
 
     async def _pull(
         self, line: Line, queue: int, offset: int, *, leaps: bool = False
