@@ -5,6 +5,9 @@ rules are those of ``poppers``; a job is the same wherever its queue is now. One
 what is new: from the first job of a queue that it is given it is owed all that follow, whatever the
 queue does. In the group that takes queues in order no job is handed out for the first time before
 those in front of it are acknowledged, in whichever broker groups they are.
+
+One group comes once queues have moved, and wants what is new: nothing that was there before it came
+is handed out to it.
 """
 
 from __future__ import annotations
@@ -23,11 +26,16 @@ from sim.product.poppers import BODY, Place, Poppers, Receipt
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
     from gantry_cli.client.session import Session
     from sim.product.cluster import Cluster, Node
     from sim.product.workload import Told
 
 NEW, ORDERED = "any", "ordered"
+LATE = "late"
+COMES_S = (3.0, 9.0)  # when somebody late does, since the topic is there
 
 
 class Mover(Mapped):
@@ -66,10 +74,13 @@ class MovedPoppers(Poppers):
 
     topic = mapped.TOPIC
     queues = (-1, -1, *range(QUEUES))
+    hasty = (LATE,)
 
     def __init__(self, cluster: Cluster, watch: Told, mover: Mover) -> None:
         super().__init__(cluster, watch)
         self._mover = mover
+        self._jobs[LATE] = {}
+        self._before_late: set[Place] | None = None  # what was there when that group came
 
     def _make_topic(self) -> None:
         """The mover does so."""
@@ -83,26 +94,43 @@ class MovedPoppers(Poppers):
 
             self._cluster.client(f"jobs-{number}", send).boot()
         self._start_consumers((NEW, ORDERED))
+        self._start_consumers((LATE,), members=1)
 
     def _begins_at(self, group: str) -> int:
-        return 1 if group == NEW else 0
+        return 1 if group in (NEW, LATE) else 0
 
     def _missing(self) -> list[tuple[str, Place]]:
         """What was not done, of that which a group is owed."""
-        first: dict[int, int] = {}
-        for number, offset in self._jobs[NEW]:
-            first[number] = min(offset, first.get(number, offset))
+        first: dict[tuple[str, int], int] = {}
+        for group in (NEW, LATE):
+            for number, offset in self._jobs[group]:
+                first[group, number] = min(offset, first.get((group, number), offset))
         return [
             (group, place)
-            for group in (NEW, ORDERED)
+            for group in (NEW, ORDERED, LATE)
             for place in self._sent
-            if not (group == NEW and place[1] < first.get(place[0], place[1] + 1))
+            if not (group in (NEW, LATE) and place[1] < first.get((group, place[0]), place[1] + 1))
             and not self._is_done(group, place)
         ]
 
     def _is_done(self, group: str, place: Place) -> bool:
         job = self._jobs[group].get(place)
         return job is not None and bool(job.done_us or job.maybe_done)
+
+    async def _before_asking(
+        self, group: str, lines: Sequence[tuple[str, Line]], rng: Random
+    ) -> None:
+        if group == LATE and self._before_late is None:
+            while not self._mover.is_there:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(rng.uniform(*COMES_S))
+            self._before_late = set(self._sent)
+
+    def _given(self, group: str, receipt: Receipt, asked_us: int, invisible_ms: int) -> None:
+        """Raises Violation: it was there before a group came that wants what is new."""
+        if group == LATE and self._before_late and receipt.place in self._before_late:
+            raise Violation(f"it was there before {LATE} came, and is handed out: {receipt}")
+        super()._given(group, receipt, asked_us, invisible_ms)
 
     def _lines_of(self, client: Session) -> list[tuple[str, Line]]:
         return [(name, Line(client, group=name)) for name in self._cluster.groups]
@@ -129,7 +157,7 @@ class MovedPoppers(Poppers):
                 if self._stops:
                     break
                 await self._send_one(rng.choice(lines), number, f"job-{number}-{count}")
-                await asyncio.sleep(rng.random() * 0.3)
+                await asyncio.sleep(rng.random() * 0.45)
         self._busy -= 1
 
     async def _send_one(self, line: Line, number: int, key: str) -> None:

@@ -40,7 +40,7 @@ from sim.product.line import Line
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from random import Random
 
     from gantry_broker.clients.consumers import Consumers
@@ -151,11 +151,13 @@ class Poppers(Clients):
     Attributes:
         topic: of the jobs.
         queues: that consumers ask for; -1 for any.
+        hasty: groups that acknowledge all that they are given at once.
     """
 
     unsettled = "jobs are not done"
     topic = TOPIC
     queues: tuple[int, ...] = (-1, -1, 0)
+    hasty: tuple[str, ...] = ()
 
     def __init__(self, cluster: Cluster, watch: Told) -> None:
         super().__init__(cluster)
@@ -183,9 +185,9 @@ class Poppers(Clients):
         self._cluster.client("pop-letters", self._read_letters).boot()
         self._start_consumers(GROUPS)
 
-    def _start_consumers(self, groups: Iterable[str]) -> None:
+    def _start_consumers(self, groups: Iterable[str], members: int = MEMBERS) -> None:
         for group in groups:
-            for number in range(MEMBERS):
+            for number in range(members):
 
                 async def run(node: Node, group: str = group) -> None:
                     await self._consume(node, group)
@@ -264,6 +266,7 @@ class Poppers(Clients):
             while group == FEW and not self._is_set_up:
                 await asyncio.sleep(0.1)
             while True:
+                await self._before_asking(group, lines, rng)
                 broker, line = lines[0] if len(lines) == 1 else rng.choice(lines)
                 invisible_ms = rng.choice(INVISIBLE_MS)
                 asked = {
@@ -294,11 +297,17 @@ class Poppers(Clients):
                 for receipt in receipts:
                     self._given(group, receipt, asked_us, invisible_ms)
                 receipts = [one for one in receipts if not _is_hopeless(group, one)]
-                if len(receipts) > 1 and rng.random() < 0.4:
+                is_hasty = len(receipts) > 1 and rng.random() < 0.4
+                if is_hasty or group in self.hasty:
                     await self._acknowledge(line, group, receipts)
                     continue
                 for receipt in receipts:
                     await self._work(line, group, receipt, rng)
+
+    async def _before_asking(
+        self, group: str, lines: Sequence[tuple[str, Line]], rng: Random
+    ) -> None:
+        """What a consumer does before it asks for jobs; it has none then."""
 
     def _lines_of(self, client: Session) -> list[tuple[str, Line]]:
         """The broker groups to pop from, with a connection to each."""
