@@ -617,8 +617,7 @@ class QueuesRun(ProductRun):
         """Few plain messages."""
         cluster = self._cluster
         few = Workload(cluster, Watches(self._watch), producers=1)
-        more = [] if cluster.fronts else [OrderlyMapped(cluster)]
-        return [few, mapped_later.MappedLater(cluster), *more]
+        return [few, mapped_later.MappedLater(cluster), OrderlyMapped(cluster)]
 
 
 class MovedPopsRun(QueuesRun):
