@@ -29,6 +29,7 @@ from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, Handler, RemotingServer
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls
 from gantry_protocol.tls.process import Tls, TlsCollector
 from gantry_protocol.tracing.export import TracingCollector, span_export
 from gantry_protocol.types import NodeId
@@ -69,7 +70,6 @@ from gantry_controller.settings import (
     ControllerSettings,
     Peer,
     members_of,
-    parse_listeners,
     read_token,
 )
 
@@ -144,7 +144,8 @@ class Controller:
             self.guard,
         )
         self._add_handlers()
-        self._listeners = parse_listeners(settings.listeners)
+        self._listeners = settings.listener_ports
+        self._listener_tls = listener_tls(settings, self.tls)
         self.limits = fair_limits()
         turns = Turns()
         served: list[tuple[str, Handler, ServedTls]] = [
@@ -153,7 +154,7 @@ class Controller:
         ]
         for name in self._listeners:
             outside = partial(self.dispatcher.handle_outside, name)
-            served.append((LISTENER + name, outside, self.tls))
+            served.append((LISTENER + name, outside, self._listener_tls[name]))
         self._servers = {
             name: RemotingServer(
                 handler, on_close=self._connection_closed, limits=self.limits, turns=turns, tls=tls
@@ -222,6 +223,7 @@ class Controller:
         )
         self._http.registry.register(metrics)
         self._http.registry.register(TlsCollector(self.tls))
+        self._http.registry.register(ListenerTlsCollector(self._listener_tls))
         self._http.registry.register(MemberTlsCollector(self.member_tls))
         self._http.registry.register(TracingCollector(self._spans))
         listeners = {name: server.stats for name, server in self._servers.items()}
@@ -269,7 +271,8 @@ class Controller:
         settings = self.settings
         if settings.admin_token_file is not None:
             read_token(settings.admin_token_file)
-        self.tls.load()
+        for tls in (self.tls, *self._listener_tls.values()):
+            tls.load()
         self.member_tls.load()
         identity = {"cluster_uid": settings.cluster_uid, "node_id": str(settings.number)}
         self._directory = await DataDir.open_async(

@@ -16,11 +16,9 @@ from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.process.config import Settings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.controller import ControllerTuning
-from gantry_protocol.tls.settings import TlsSettings
+from gantry_protocol.tls.listeners import ListenerSettings
 from gantry_protocol.types import NodeId
 from pydantic import Field, ValidationError, field_validator, model_validator
-
-from gantry_controller.metadata.listeners import LISTENERS_MAX, NAME
 
 REMOTING_PORT = 9878
 NAMESERVER_PORT = 9876
@@ -32,7 +30,6 @@ PORT_MAX = 65535
 Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 
 _ORDINAL = re.compile(r"-(\d+)$")
-_LISTENER = re.compile(rf"({NAME})=([0-9]{{1,5}})")
 _PEER = re.compile(r"^(\d+)=(\[[^\]]+\]|[^:]+)(?::(\d+))?(?::(\d+))?(?::(\d+))?$")
 
 
@@ -70,7 +67,7 @@ class Peer(Settings):
         return f"{'https' if tls else 'http'}://{join_address(self.host, self.http_port)}"
 
 
-class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
+class ControllerSettings(ControllerTuning, MemberTlsSettings, ListenerSettings):
     """Everything a controller process can be told."""
 
     name: str = Field(
@@ -144,12 +141,6 @@ class ControllerSettings(ControllerTuning, MemberTlsSettings, TlsSettings):
     http_port: Port = Field(
         default=HTTP_PORT, description="Port of the admin API, probes and metrics."
     )
-
-    @field_validator("listeners")
-    @classmethod
-    def _must_be_listeners(cls, value: str) -> str:
-        parse_listeners(value)
-        return value
 
     @field_validator("bind", "advertise")
     @classmethod
@@ -254,25 +245,6 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
     if not peers:
         raise ValueError(f"{text!r} names no member")
     return tuple(peers[number] for number in sorted(peers))
-
-
-def parse_listeners(text: str) -> dict[str, int]:
-    """The port of each listener that ``name=port,…`` names.
-
-    Raises:
-        ValueError: a part is malformed, a name comes twice, or there are too many.
-    """
-    found: dict[str, int] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        match = _LISTENER.fullmatch(part)
-        if match is None or int(match.group(2)) > PORT_MAX:
-            raise ValueError(f"{part!r} is not name=port, as in outside=10930")
-        if match.group(1) in found:
-            raise ValueError(f"{part!r}: a listener of that name has a port already")
-        found[match.group(1)] = int(match.group(2))
-    if len(found) > LISTENERS_MAX:
-        raise ValueError(f"there are {len(found)} listeners, and {LISTENERS_MAX} at most")
-    return found
 
 
 def members_of(settings: ControllerSettings, contacts: dict[NodeId, str]) -> dict[NodeId, Peer]:

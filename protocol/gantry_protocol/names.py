@@ -31,6 +31,8 @@ GROUP_CHARS_MAX = 255
 CLIENT_CHARS_MAX = 1024  # host names, instance names and numbers, put together by clients
 PLACE_CHARS_MAX = 255  # clusters, brokers
 ADDRESS_CHARS_MAX = 512
+LISTENERS_MAX = 4
+LISTENER_NAME = r"[a-z](?:[-a-z0-9]{0,13}[a-z0-9])?"  # an expression
 
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"

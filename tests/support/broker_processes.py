@@ -79,7 +79,7 @@ class Process:
 class Door:
     """One `gantry door`, which outlives the broker at its address."""
 
-    def __init__(self, directory: Path, ip: str, controllers: str) -> None:
+    def __init__(self, directory: Path, ip: str, controllers: str, **env: str) -> None:
         self.address = f"{ip}:10910"
         self.log = directory / f"{ip}.door.log"
         variables = {
@@ -87,6 +87,7 @@ class Door:
             "GANTRY_CLUSTER": CLUSTER,
             "GANTRY_CONTROLLERS": controllers,
             "GANTRY_BIND": ip,
+            **env,
         }
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -172,6 +173,7 @@ class Group:
     """Processes on addresses of their own, and a controller."""
 
     env: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    door_env: dict[str, str] = {}  # noqa: RUF012 - likewise
     front_env: dict[str, str] = {}  # noqa: RUF012 - likewise
 
     def __init__(self, directory: Path, members: int = 3) -> None:
@@ -211,7 +213,7 @@ class Group:
     async def open_doors(self) -> None:
         """A door beside each member."""
         for ip in self.processes:
-            self.doors[ip] = Door(self.directory, ip, self.controller.address)
+            self.doors[ip] = Door(self.directory, ip, self.controller.address, **self.door_env)
         for door in self.doors.values():
             while not await door.ready():
                 assert door.process.poll() is None, door.log.read_text("utf-8")

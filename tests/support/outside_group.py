@@ -18,6 +18,7 @@ from gantry_controller.metadata.listeners import GroupListener, ListenedMember
 from gantry_protocol.command import request
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.server import RemotingServer
+from gantry_protocol.tls.process import NO_TLS, Tls
 from gantry_protocol.types import BrokerId
 from support.broker_processes import Group
 from support.loopback_controller import CLUSTER, GROUP
@@ -83,14 +84,22 @@ class Outside:
         group: the processes.
         nodes: by the address of the pod on it.
         way_in: the name service's port of the listener.
+
+    Args:
+        group: the processes.
+        tls: of the name service's port.
+        door_port, broker_port: where the listener is at the pods.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(
+        self, group: Group, tls: Tls = NO_TLS, door_port: int = 10910, broker_port: int = 10911
+    ) -> None:
         self.group = group
+        self._door_port, self._broker_port = door_port, broker_port
         self.nodes: dict[str, Node] = {}
         self.way_in = ""
         dispatcher = group.controller.dispatcher
-        self._names = RemotingServer(partial(dispatcher.handle_outside, "outside"))
+        self._names = RemotingServer(partial(dispatcher.handle_outside, "outside"), tls=tls)
 
     async def start(self) -> None:
         await self.group.start()
@@ -98,7 +107,7 @@ class Outside:
         for number, ip in enumerate(sorted(self.group.processes)):
             node = self.nodes[ip] = Node(f"{self.group.network}.{201 + number}")
             await node.open(GROUP_PORT, self._living_doors)
-            await node.open(OWN_PORT, partial(list, [f"{ip}:10911"]))
+            await node.open(OWN_PORT, partial(list, [f"{ip}:{self._broker_port}"]))
         self.way_in = f"127.0.0.1:{await self._names.start('127.0.0.1', 0)}"
         members = tuple(
             ListenedMember(
@@ -149,4 +158,5 @@ class Outside:
         doors = sorted(self.group.doors.items())
         master = self.group.controller.group.master_id or 0
         turned = doors[master % len(doors) :] + doors[: master % len(doors)]
-        return [door.address for _, door in turned if door.process.poll() is None]
+        living = (ip for ip, door in turned if door.process.poll() is None)
+        return [f"{ip}:{self._door_port}" for ip in living]

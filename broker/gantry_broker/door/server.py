@@ -30,6 +30,7 @@ from gantry_protocol.process.tasks import keep
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
+from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls
 from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -53,6 +54,7 @@ class DoorServer:
     Attributes:
         asked: questions to controllers.
         answered: answers that name the group's epoch.
+        listener_ports: that of each listener.
     """
 
     def __init__(self, settings: DoorSettings) -> None:
@@ -62,6 +64,8 @@ class DoorServer:
         self.http_port = settings.http_port
         self.course = Course()
         self._tls = Tls(settings)
+        self._listener_tls = listener_tls(settings, self._tls)
+        self.listener_ports = settings.listener_ports
         self.asked = 0
         self.answered = 0
         self.router = ClientRouter(
@@ -95,13 +99,18 @@ class DoorServer:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
-        self._tls.load()
+        for tls in (self._tls, *self._listener_tls.values()):
+            tls.load()
         self.port = await self.remoting.start(settings.bind, settings.port)
+        for name, port in settings.listener_ports.items():
+            at = await self.remoting.listen_also(settings.bind, port, self._listener_tls[name])
+            self.listener_ports[name] = at
         stack.push_async_callback(self.remoting.stop, ANSWER_WITHIN_S)
         stack.callback(self.router.close)
         made = CollectorRegistry()
         made.register(DoorCollector(self))
         made.register(TlsCollector(self._tls))
+        made.register(ListenerTlsCollector(self._listener_tls))
         http = HttpServer(ready=self.ready, registry=made)
         http.add_route("GET", "/status", self._status)
         self.http_port = await http.start(settings.bind, settings.http_port)

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from gantry_protocol.tls.settings import TlsSettings, demand_ca
+from gantry_protocol.tls.listeners import ListenerSettings
+from gantry_protocol.tls.settings import demand_ca
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.control.addresses import checked_ip, controller_addresses
@@ -13,7 +14,7 @@ HTTP_PORT = 10920
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class DoorSettings(TlsSettings):
+class DoorSettings(ListenerSettings):
     """Everything a door can be told."""
 
     name: str = Field(

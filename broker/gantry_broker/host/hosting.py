@@ -98,6 +98,7 @@ class HostedGroup(Watcher):
 
     Attributes:
         failure: set to what ended this group; never to a result.
+        listener_ports: that of each listener.
         group: None until its volume is read.
         begun_anew: how often its id was struck from the record, so that it took another.
         rebuilt: how often what is derived from its log was lost, and made again from the log.
@@ -130,6 +131,7 @@ class HostedGroup(Watcher):
         self.rebuilt = 0
         self._rebuilt_s: list[float] = []  # when, lately
         self.port = 0
+        self.listener_ports: dict[str, int] = {}
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
         self.router = ClientRouter(
@@ -158,6 +160,14 @@ class HostedGroup(Watcher):
             PortInUseError: somebody listens there.
         """
         self.port = await self.remoting.start(host, port)
+
+    async def listen_also(self, host: str, name: str, port: int, tls: Tls) -> None:
+        """Take connections at the port of a listener, too, once ``listen`` has.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        self.listener_ports[name] = await self.remoting.listen_also(host, port, tls)
 
     def tune(self, client_options: ClientOptions, options: GroupOptions) -> None:
         """Take over settings that have changed, now and whenever the group begins anew."""

@@ -32,6 +32,7 @@ from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.settings.broker import FILE_BYTES_MIN
 from gantry_protocol.tier.keys import shared_uid
+from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls
 from gantry_protocol.tls.process import Tls, TlsCollector
 from gantry_protocol.tracing.export import TracingCollector, span_export
 
@@ -82,6 +83,7 @@ class BrokerServer:
         )
         self._key = KeyFile(settings.quorum_key_file, self._member_tls)
         self._tls = Tls(settings)
+        self._listener_tls = listener_tls(settings, self._tls)
         self.stores = None if settings.store_port is None else StoreServer(self._key)
         self._spans = span_export(
             settings.tracing_endpoint, "gantry-broker", settings.cluster, settings.name
@@ -148,7 +150,8 @@ class BrokerServer:
     async def _open(self, stack: AsyncExitStack) -> tuple[SharedResources, list[GroupOptions]]:
         """Everything that needs neither volumes nor controllers, in the order of undoing."""
         settings = self.settings
-        self._tls.load()
+        for tls in (self._tls, *self._listener_tls.values()):
+            tls.load()
         self._member_tls.load()
         data_dir = await DataDir.open_async(
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
@@ -175,8 +178,12 @@ class BrokerServer:
         if self.stores is not None:
             stack.push_async_callback(self.stores.stop)
         stack.push_async_callback(self._stop_groups)
-        for hosted, at in zip(self.hosted, settings.port_map, strict=True):
+        firsts = settings.listener_ports
+        for place, (hosted, at) in enumerate(zip(self.hosted, settings.port_map, strict=True)):
             await hosted.listen(settings.bind, at.port)
+            for name, first in firsts.items():
+                port = first + place if first else 0
+                await hosted.listen_also(settings.bind, name, port, self._listener_tls[name])
         await shared.start(settings.bind, settings.ha_port)
         if self.stores is not None and settings.store_port is not None:
             await self.stores.start(settings.bind, settings.store_port)
@@ -188,6 +195,7 @@ class BrokerServer:
         )
         http.registry.register(metrics.HttpCollector(http))
         http.registry.register(TlsCollector(self._tls))
+        http.registry.register(ListenerTlsCollector(self._listener_tls))
         http.registry.register(MemberTlsCollector(self._member_tls))
         http.registry.register(TracingCollector(self._spans))
         http.add_route("GET", "/status", self._status)

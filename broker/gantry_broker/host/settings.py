@@ -12,12 +12,13 @@ from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
 from gantry_protocol.settings.quotas import Quotas, parse_quotas
 from gantry_protocol.tier.keys import SHARED_UID_MAX_CHARS
-from gantry_protocol.tls.settings import TlsSettings, demand_ca
+from gantry_protocol.tls.listeners import ListenerSettings
+from gantry_protocol.tls.settings import demand_ca
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.control.addresses import checked_ip, controller_addresses
-from gantry_broker.host.port_map import GroupPort, port_map
+from gantry_broker.host.port_map import PORT_MAX, GroupPort, port_map
 from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_broker.retention.disk_space import Watermarks
 
@@ -28,7 +29,9 @@ HTTP_PORT = 10913
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSettings, TlsSettings):
+class BrokerSettings(
+    TierSettings, RetentionSettings, BrokerTuning, MemberTlsSettings, ListenerSettings
+):
     """Everything a broker process can be told."""
 
     name: str = Field(
@@ -76,6 +79,13 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSet
     )
     http_port: Port = Field(
         default=HTTP_PORT, description="Port of probes, metrics and status; 0 picks a free one."
+    )
+
+    listeners: str = Field(
+        default="",
+        description="Further ports for clients, from outside of the cluster, as "
+        "name=port,name=port; what is served is the same. With groups a port is the first "
+        "group's, and each further one has the next. At most 4.",
     )
 
     @field_validator("bind", "advertise")
@@ -162,7 +172,12 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning, MemberTlsSet
         if self.group is not None:
             return [GroupPort(self.group, self.remoting_port)]
         taken = (self.ha_port, self.http_port, self.store_port or 0)
-        return port_map(self.groups, self.remoting_port, taken)
+        found = port_map(self.groups, self.remoting_port, taken)
+        firsts = [port for port in self.listener_ports.values() if port]
+        further = [first + place for first in firsts for place in range(len(found))]
+        if further and max(further) > PORT_MAX:
+            raise ValueError(f"listeners would end at port {max(further)}: begin at a lower one")
+        return port_map(self.groups, self.remoting_port, (*taken, *further))
 
     @property
     def identity(self) -> dict[str, str]:

@@ -15,13 +15,12 @@ import msgspec
 from gantry_protocol.admin import AdvertisedMember
 from gantry_protocol.errors import ResolveError
 from gantry_protocol.hosts import split_address
+from gantry_protocol.names import LISTENER_NAME, LISTENERS_MAX
 from gantry_protocol.types import BrokerId
 
-LISTENERS_MAX = 4
 MEMBERS_MAX = 9
 
-NAME = r"[a-z](?:[-a-z0-9]{0,13}[a-z0-9])?"
-_NAME = re.compile(NAME)
+_NAME = re.compile(LISTENER_NAME)
 
 
 class ListenedMember(msgspec.Struct, frozen=True, array_like=True, gc=False):

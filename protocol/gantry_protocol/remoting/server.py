@@ -9,6 +9,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -72,7 +73,7 @@ class RemotingServer:
         turns: when whose requests are served; servers of one process share them.
         frame_within_s: a connection that takes longer for a frame, or for its first one, is cut;
             that includes a TLS handshake.
-        tls: of the process at a port for clients.
+        tls: at the port of ``start``; others have their own (``listen_also``).
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class RemotingServer:
         self.limits = ConnectionLimits() if limits is None else limits
         self.max_stuck_s = max_stuck_s
         self._loop: asyncio.AbstractEventLoop  # set by ``start``
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._dirty: list[Connection] = []  # have output to flush at the end of this loop turn
         self._answered = asyncio.Event()  # set when the last unanswered request is answered
@@ -130,12 +131,23 @@ class RemotingServer:
         Raises:
             PortInUseError: somebody listens there.
         """
-        assert self._listener is None
-        loop = self._loop = asyncio.get_running_loop()
+        assert not self._listeners
+        self._loop = asyncio.get_running_loop()
+        bound_port = await self.listen_also(host, port, self._tls)
+        self._sweeper = self._loop.call_later(self._sweep_interval_s(), self._sweep)
+        return bound_port
+
+    async def listen_also(self, host: str, port: int, tls: ServedTls) -> int:
+        """Serve the same at one more port with its own TLS, once started; returns the port.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
         socket = bind(host, port, purpose="remoting")
         bound_port: int = socket.getsockname()[1]
-        self._listener = await loop.create_server(self._arrived, sock=socket, backlog=BACKLOG)
-        self._sweeper = loop.call_later(self._sweep_interval_s(), self._sweep)
+        arrived = partial(self._arrived, tls)
+        server = await self._loop.create_server(arrived, sock=socket, backlog=BACKLOG)
+        self._listeners.append(server)
         return bound_port
 
     async def stop(self, grace_s: float = 1.0) -> None:
@@ -157,8 +169,8 @@ class RemotingServer:
 
     async def stop_listening(self) -> None:
         """Turn away whoever comes; the connections that are there stay."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             await stop_listening(listener)
 
     async def _wait_closed(self) -> None:
@@ -179,18 +191,18 @@ class RemotingServer:
             await asyncio.wait_for(self._gone.wait(), _CLOSE_WAIT_S)
         return not self.connections
 
-    def _arrived(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
+    def _arrived(self, tls: ServedTls) -> asyncio.Protocol:
+        """The protocol of a new connection at a port with this TLS."""
         connection = Connection(self, next(_connection_numbers))
-        if not self._tls.is_served:
+        if not tls.is_served:
             return connection
-        return TlsTransport(self._tls, connection, self)
+        return TlsTransport(tls, connection, self)
 
     # What connections call.
 
     def connection_opened(self, connection: Connection) -> None:
         """Count a new connection, or turn it away."""
-        if self._listener is None or not self.limits.admit(connection.source):
+        if not self._listeners or not self.limits.admit(connection.source):
             self.stats.refused += 1
             connection.abort()
             return

@@ -9,14 +9,14 @@ The connection counts from its first moment, so limits and the time for a first 
 in handshake, too. Handshakes, and what is left of many small records, wait for their turns like
 requests, so that strangers keep the loop from nobody.
 
-One thing is refused: a connection without TLS where TLS is enforced.
+Refused: a connection without TLS where TLS is enforced, and TLS where no certificate is there yet.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from gantry_protocol.errors import FrameError
+from gantry_protocol.errors import ConfigError, FrameError
 from gantry_protocol.proxy_preamble import parse_preamble, starts_preamble
 from gantry_protocol.tls.admission import Admission  # noqa: TC001 - of a protocol
 from gantry_protocol.tls.layer import Course, TlsLayer
@@ -188,8 +188,7 @@ class TlsTransport(TlsLayer):
             self._begun = data
         elif opening.is_tls:
             self._begun = data[: opening.preamble_bytes]
-            self.prepare(self._tls.server_context(), name=None, server_side=True)
-            self._shake_on(data[opening.preamble_bytes :])
+            self._begin_tls(data[opening.preamble_bytes :])
         elif self._tls.mode is TlsMode.ENFORCING:
             self._tls.plain_refused += 1
             self.course = Course.ENDED
@@ -198,6 +197,18 @@ class TlsTransport(TlsLayer):
         else:
             self.course = Course.PLAIN
             self.inner.data_received(data)
+
+    def _begin_tls(self, data: bytes) -> None:
+        try:
+            context = self._tls.server_context()
+        except ConfigError as error:  # of a listener, which may wait for its certificate
+            self._tls.handshake_failures += 1
+            self.course = Course.ENDED
+            self._server.note_ended("connection ended, no certificate to show", self.inner, error)
+            self.raw.abort()
+            return
+        self.prepare(context, name=None, server_side=True)
+        self._shake_on(data)
 
     def _shake_on(self, data: bytes) -> None:
         """A step of the handshake, in this turn or in another one: many at once take long."""

@@ -6,12 +6,12 @@ import pytest
 from gantry_controller.settings import (
     ControllerSettings,
     members_of,
-    parse_listeners,
     parse_peers,
     read_token,
 )
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
+from gantry_protocol.tls.listeners import parse_listeners
 from gantry_protocol.types import NodeId
 
 THREE = "1=c-0.c,2=c-1.c.ns.svc:9,3=10.0.0.3:1:2:3"
