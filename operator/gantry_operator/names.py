@@ -137,6 +137,9 @@ FIRST_SHARD_PORT: Final = 11100
 """Of the shard with index 0, at its pods and at the Service; each further one has the next."""
 FIRST_LISTENER_PORT: Final = 10930
 """Of the first listener of a quorum, at its pods; each further one has the next."""
+FIRST_DIRECT_PORT: Final = 10940
+"""Of the first listener with TLS of its own, at a broker behind a door; each further one has the
+next. The door has it at `FIRST_LISTENER_PORT` and on, as a broker without a door has."""
 OPERATOR_HTTP_PORT: Final = 8080
 
 DATA_DIR: Final = "/var/lib/gantry"
@@ -147,6 +150,7 @@ TIER_KEYS_DIR: Final = "/etc/gantry/tier"
 TLS_DIR: Final = "/etc/gantry/tls"
 MEMBER_TLS_DIR: Final = "/etc/gantry/member-tls"
 MEMBER_TLS_VOLUME: Final = "member-tls"
+LISTENER_TLS_DIR: Final = "/etc/gantry/listener-tls"
 TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
 QUORUM_KEY: Final = "key"
 """Entry of the Secret that holds the key of a quorum; see `quorum_secret`."""
@@ -261,8 +265,18 @@ def listener_service(group: str, listener: str, ordinal_: int | None = None) -> 
 
 
 def listener_port(listener: str) -> str:
-    """Name of the port of a controller's container where a listener leads to."""
+    """Name of the port of a container where a listener leads to."""
     return f"at-{listener}"
+
+
+def direct_port(listener: str) -> str:
+    """Name of the port of a broker behind a door where a listener leads to that replica."""
+    return f"to-{listener}"
+
+
+def listener_volume(listener: str) -> str:
+    """The volume with the Secret of a listener; no volume of people's begins so."""
+    return f"gantry-at-{listener}"
 
 
 def front_deployment(group: str) -> str:

@@ -35,6 +35,7 @@ from gantry_operator.lease import LeaderElection
 from gantry_operator.metrics import Metrics
 from gantry_operator.quorums.directory import Directory
 from gantry_operator.reconcile.apply import Applier
+from gantry_operator.reconcile.certificates import Certificates
 from gantry_operator.reconcile.claims import Claims
 from gantry_operator.reconcile.entities import Entities, is_patient
 from gantry_operator.reconcile.fleet import Fleet
@@ -190,6 +191,7 @@ async def _act(
             rolls=Rolls(cache, settings.max_concurrent_rolls),
             moves=Moves(cache),
             zones=Zones(api) if settings.read_nodes else None,
+            certificates=Certificates(api),
             directory_tiers=settings.directory_tiers,
             operator_namespace=_own_namespace() if credentials.in_cluster else "",
         )

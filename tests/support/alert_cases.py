@@ -311,12 +311,14 @@ CASES = {
         {
             of("gantry_tls_certificate_expires_seconds", "bad"): always(90 * DAY),
             of("gantry_member_tls_certificate_expires_seconds", "bad"): always(3 * DAY),
+            of("gantry_listener_tls_certificate_expires_seconds", "public"): always(4 * DAY),
+            of("gantry_tls_certificate_expires_seconds", "public"): always(90 * DAY),
             of("gantry_tls_certificate_expires_seconds", "without"): always(0),
             of("gantry_member_tls_certificate_expires_seconds", "without"): always(0),
             of("gantry_tls_certificate_expires_seconds", "fine"): always(8 * DAY),
         },
         59,
         61,
-        [group("bad") | {"app_kubernetes_io_component": "broker"}],
+        [group(one) | {"app_kubernetes_io_component": "broker"} for one in ("bad", "public")],
     ),
 }

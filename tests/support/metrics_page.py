@@ -14,7 +14,13 @@ from pathlib import Path
 from prometheus_client.core import Metric
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
-SHARED = ("gantry_dns_", "gantry_tls_", "gantry_member_tls_", "gantry_tracing_")
+SHARED = (
+    "gantry_dns_",
+    "gantry_tls_",
+    "gantry_listener_tls_",
+    "gantry_member_tls_",
+    "gantry_tracing_",
+)
 """Beginnings of what several components export; a section of its own has them."""
 
 UNITS = ("bytes", "seconds", "ratio")
@@ -22,6 +28,7 @@ NO_BASE_UNITS = ("ms", "milliseconds", "minutes", "hours", "kb", "kib", "mb", "m
 DEVIATIONS = {
     "gantry_broker_request_bytes_in_flight": "bytes",
     "gantry_controller_log_bytes_since_snapshot": "bytes",
+    "gantry_listener_tls_certificate_expires_seconds": "seconds since 1970",
     "gantry_member_tls_certificate_expires_seconds": "seconds since 1970",
     "gantry_tls_certificate_expires_seconds": "seconds since 1970",
 }

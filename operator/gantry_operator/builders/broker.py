@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import broker_settings, config_map, restarting
-from gantry_operator.builders.listeners import broker_listeners
+from gantry_operator.builders.listeners import broker_listeners, own_ports
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
-from gantry_operator.builders.tls import member_env, member_files, tls_env, tls_files
+from gantry_operator.builders.tls import (
+    listener_env,
+    listener_files,
+    member_env,
+    member_files,
+    tls_env,
+    tls_files,
+)
 from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gantry_operator.builders.meta import Manifest
     from gantry_operator.models import BrokerGroup, ControllerGroup
 
@@ -51,6 +60,7 @@ def broker_objects(
     live: bool = True,
     claim_size: str = "",
     addressed: int | None = None,
+    shared_listeners: Collection[str] = (),
 ) -> list[Manifest]:
     """All objects of a broker group, in the order in which they are applied.
 
@@ -68,6 +78,7 @@ def broker_objects(
         claim_size: that of a live claim template with less than is wished; else empty.
         addressed: how many controllers pods are told of, which ask those for all others; by default
             as many as are wished.
+        shared_listeners: see `broker_listeners`.
     """
     name = names.broker_statefulset(group.metadata.name)
     component = names.BROKER
@@ -79,7 +90,12 @@ def broker_objects(
         config_map(group, component, name, broker_settings(group, live=live)),
         services.headless(group, component, name, PORTS if shards is None else PORTS_OF_ALL_SHARDS),
         *_client_services(group, shards),
-        *broker_listeners(group, max(replicas, group.spec.replicas)),  # a node port is kept
+        *broker_listeners(
+            group,
+            max(replicas, group.spec.replicas),  # a node port is kept
+            door=door and group.spec.has_door,
+            shared=shared_listeners,
+        ),
         services.disruption_budget(group, component, name),
         *pipeline_objects(group, image=image),
         *broker_policy(group, fronts=fronts, shards=shards),
@@ -158,10 +174,15 @@ def _workload(
             *(STORE_ENV if store else ()),
             *tier_env(group),
             *tls_env(group.spec.tls),
+            *_listeners(group, door=door),
             *member_env(group.spec.member_tls),
             *(() if live else pods.settings(settings_of(group.spec.retention, "retention"))),
         ),
-        ports=(*_ports(shards, door=door), *(STORE_PORTS if store else ())),
+        ports=(
+            *_ports(shards, door=door),
+            *(STORE_PORTS if store else ()),
+            *_listener_ports(group, door=door),
+        ),
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
         config=restarting(broker_settings(group, live=live), live=live),
@@ -169,6 +190,7 @@ def _workload(
             pods.quorum_key(controllers.metadata.name),
             *((keys,) if keys else ()),
             *tls_files(group.spec.tls),
+            *listener_files(group.spec.clients.listeners),
             *member_files(group.spec.member_tls),
         ),
         grace_period_s=GRACE_PERIOD_S,
@@ -194,18 +216,43 @@ def _ports(shards: int | None, *, door: bool) -> tuple[tuple[str, int], ...]:
     return PORTS_BEHIND_DOOR if door else PORTS
 
 
+def _listener_ports(group: BrokerGroup, *, door: bool) -> tuple[tuple[str, int], ...]:
+    """The broker's, of listeners with TLS of their own."""
+    if door:
+        return tuple((names.direct_port(own.name), own.behind) for own in own_ports(group))
+    return _entrances(group)
+
+
+def _entrances(group: BrokerGroup) -> tuple[tuple[str, int], ...]:
+    return tuple((names.listener_port(own.name), own.entrance) for own in own_ports(group))
+
+
+def _listeners(group: BrokerGroup, *, door: bool) -> tuple[Manifest, ...]:
+    """Settings of the broker."""
+    ports = ((own.name, own.behind if door else own.entrance) for own in own_ports(group))
+    return listener_env(group.spec.clients.listeners, ports)
+
+
 def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Manifest:
     """The container that owns the clients' connections.
 
     It has neither the key of the quorum nor a volume, but for certificates: it asks the controllers
     what everybody may ask, and keeps nothing.
     """
-    mounts = [secret.as_mount() for secret in tls_files(group.spec.tls)]
+    listeners = group.spec.clients.listeners
+    secrets = (*tls_files(group.spec.tls), *listener_files(listeners))
+    mounts = [secret.as_mount() for secret in secrets]
+    entrances = ((own.name, own.entrance) for own in own_ports(group))
     made = pods.container(
         names.DOOR,
         image=image,
-        env=(*pods.ADDRESS_ENV, *of_group, *tls_env(group.spec.tls)),
-        ports=DOOR_PORTS,
+        env=(
+            *pods.ADDRESS_ENV,
+            *of_group,
+            *tls_env(group.spec.tls),
+            *listener_env(listeners, entrances),
+        ),
+        ports=(*DOOR_PORTS, *_entrances(group)),
         http_port=names.DOOR_HTTP_PORT,
         resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
     )

@@ -10,7 +10,14 @@ from gantry_operator.builders.config import config_map
 from gantry_operator.builders.listeners import listener_ports, name_service_listeners
 from gantry_operator.builders.meta import Manifest, owned
 from gantry_operator.builders.network import controller_policy
-from gantry_operator.builders.tls import member_env, member_files, tls_env, tls_files
+from gantry_operator.builders.tls import (
+    listener_env,
+    listener_files,
+    member_env,
+    member_files,
+    tls_env,
+    tls_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,6 +127,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: in
             *_ALLOWANCE[group.spec.allow_unauthenticated],
             *_listeners(group),
             *tls_env(group.spec.tls),
+            *listener_env(group.spec.clients.listeners),
             *member_env(group.spec.member_tls),
         ),
         ports=(*PORTS, *listener_ports(group)),
@@ -130,6 +138,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: in
             pods.secret_files("admin", names.admin_secret(meta.name), names.ADMIN_DIR),
             pods.quorum_key(meta.name),
             *tls_files(group.spec.tls),
+            *listener_files(group.spec.clients.listeners),
             *member_files(group.spec.member_tls),
         ),
         grace_period_s=GRACE_PERIOD_S,

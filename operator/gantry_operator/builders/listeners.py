@@ -6,33 +6,78 @@ for each replica by itself. The name service has one over all controllers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gantry_operator import names
 from gantry_operator.builders.meta import Manifest, owned, sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gantry_operator.models import BrokerGroup, ControllerGroup
     from gantry_operator.models.listeners import ListenerWish
 
 
-def broker_listeners(group: BrokerGroup, replicas: int) -> list[Manifest]:
-    """The Services of each listener of a broker group with so many replicas."""
+SHARED_PORTS = ("remoting", names.BROKER_REMOTING_PORT)
+"""Of a pod, for all clients: through its door, if it has one, and at the broker itself."""
+
+
+def broker_listeners(
+    group: BrokerGroup, replicas: int, *, door: bool, shared: Collection[str] = ()
+) -> list[Manifest]:
+    """The Services of each listener of a broker group with so many replicas.
+
+    Args:
+        group: the wish.
+        replicas: see above.
+        door: whether pods have doors.
+        shared: listeners with TLS of their own that lead to the ports of all clients for now.
+    """
     name = group.metadata.name
     made: list[Manifest] = []
     for listener in group.spec.clients.listeners:
+        through: str | int
+        direct: str | int
+        through, direct = SHARED_PORTS
+        if listener.tls is not None and listener.name not in shared:
+            # By name: pods of before and after a change have their listeners at other ports.
+            through = names.listener_port(listener.name)
+            direct = names.direct_port(listener.name) if door else through
         # Any node leads to any Ready replica, so the address of a node outlives the pod on it.
         of_all = {"externalTrafficPolicy": "Cluster", "selector": _traffic(name)}
-        port: dict[str, Any] = {"port": names.BROKER_REMOTING_PORT, "targetPort": "remoting"}
+        port: dict[str, Any] = {"port": names.BROKER_REMOTING_PORT, "targetPort": through}
         service = names.listener_service(name, listener.name)
         made.append(_service(group, names.BROKER, service, listener, port, of_all))
         for ordinal in range(replicas):
             # To the broker itself, not to its door, which leads to the master.
-            port = {"port": names.BROKER_REMOTING_PORT, "targetPort": names.BROKER_REMOTING_PORT}
+            port = {"port": names.BROKER_REMOTING_PORT, "targetPort": direct}
             own = {"externalTrafficPolicy": "Local", "selector": _replica(name, ordinal)}
             service = names.listener_service(name, listener.name, ordinal)
             made.append(_service(group, names.BROKER, service, listener, port, own))
     return made
+
+
+class OwnPort(NamedTuple):
+    """The ports of a listener with TLS of its own, at the pods of a broker group.
+
+    Attributes:
+        name: of the listener.
+        entrance: where clients come in: at the door, or at a broker without one.
+        behind: at a broker behind a door.
+    """
+
+    name: str
+    entrance: int
+    behind: int
+
+
+def own_ports(group: BrokerGroup) -> tuple[OwnPort, ...]:
+    """Those of each listener that has any; the others share the ports of all clients."""
+    own = [one for one in group.spec.clients.listeners if one.tls is not None]
+    return tuple(
+        OwnPort(one.name, names.FIRST_LISTENER_PORT + n, names.FIRST_DIRECT_PORT + n)
+        for n, one in enumerate(own)
+    )
 
 
 def name_service_listeners(group: ControllerGroup) -> list[Manifest]:

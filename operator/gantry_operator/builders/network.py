@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_operator import names
+from gantry_operator.builders.listeners import own_ports
 from gantry_operator.builders.meta import Manifest, owned, sealed
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def broker_policy(
     passing_on = [_of(names.FRONT)] if fronts else []
     entering = [own, knocking, *passing_on, *clients] if clients else []
     if shards is None:
-        way_in = _rule((names.BROKER_REMOTING_PORT, names.DOOR_PORT), entering)
+        outside = (port for own in own_ports(group) for port in (own.entrance, own.behind))
+        way_in = _rule((names.BROKER_REMOTING_PORT, names.DOOR_PORT, *outside), entering)
         http = _rule((names.BROKER_HTTP_PORT, names.DOOR_HTTP_PORT), _peers(wish.metrics_from))
     else:
         way_in = _ports_from(names.FIRST_SHARD_PORT, shards, entering)

@@ -18,11 +18,14 @@ from gantry_operator.models.broker_group_status import (
 )
 from gantry_operator.models.listeners import (
     BY_NAME,
+    CERTIFICATE_MESSAGE,
+    CERTIFICATE_RULE,
     PLAIN_MESSAGE,
     PLAIN_RULE,
     BrokerListeners,
     are_distinct,
     are_guarded,
+    have_certificates,
 )
 from gantry_operator.models.network import BrokerNetworkPolicy
 from gantry_operator.models.operations import (
@@ -68,11 +71,10 @@ class Door(Model):
     enabled: bool = Field(
         default=True,
         description=(
-            "Whether each pod runs a door where route is Group: a process in a container of its "
-            "own that takes clients' connections and passes them on to the master. They stay open "
-            "when the master's process is killed, so clients that wait after a lost connection, "
-            "such as those for Go and C++, go on at once. false saves the process and a hop. An "
-            "older group gets doors with its next image. A change restarts the replicas one by "
+            "Whether each pod runs a door where route is Group: a container that takes clients' "
+            "connections and passes them on to the master. They stay open when the master's "
+            "process is killed, so that clients go on at once. false saves the process and a hop. "
+            "An older group gets doors with its next image. A change restarts the replicas one by "
             "one. There is none with shards. Default true."
         ),
     )
@@ -87,11 +89,11 @@ class Clients(Model):
     route: Literal["Group", "Master", "Pod"] = Field(
         default="Group",
         description=(
-            "The address that clients get as the master's. Group is the Service over all Ready "
-            "replicas, which pass connections on to the master: the address survives a failover. "
-            "Master is the Service that follows the role label. Pod is the master's own address, "
-            "which saves a hop but changes with every failover. A change from or to Group adds or "
-            "removes doors, which restarts the replicas one by one. Default Group."
+            "The address that clients get as the master's. Group: the Service over all Ready "
+            "replicas, which pass connections on; it survives a failover. Master: the Service that "
+            "follows the role label. Pod: the master's own, which saves a hop but changes with "
+            "every failover. A change from or to Group adds or removes doors, which restarts the "
+            "replicas one by one. Default Group."
         ),
     )
     door: Door = Field(
@@ -211,7 +213,7 @@ class BrokerGroupSpec(Model):
             "Number of broker groups that the same pods host: NAME_0, NAME_1 and so on, each with "
             "queues, a master and replicas of its own on the one volume of each pod. Everything "
             "else in this spec holds for each of them. Not set: one group, named like the "
-            "resource. Set or not set is fixed at creation. More restart the replicas one by one, "
+            "resource; that is fixed at creation. More restart the replicas one by one, "
             "and take over the topics of the others; fewer are drained first, as drain says. "
             "Range 1 to 100; default not set."
         ),
@@ -353,6 +355,11 @@ class BrokerGroupSpec(Model):
             PLAIN_RULE,
             PLAIN_MESSAGE,
             lambda spec: are_guarded(spec.clients.listeners, spec.tls),
+        ),
+        Rule(
+            CERTIFICATE_RULE,
+            CERTIFICATE_MESSAGE,
+            lambda spec: have_certificates(spec.clients.listeners, spec.tls),
         ),
         Rule(
             None,  # the list's key in the schema says so

@@ -223,8 +223,8 @@ class BrokerGroupStatus(Model):
         default=(),
         description=(
             "Accepted, Available, InSync, FullyReplicated, Progressing, TierHealthy (with "
-            "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
-            "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
+            "spec.tier only), DiskFull (while a disk is nearly full), LogDamaged (while bytes of a "
+            "log are damaged and nobody could repair them), "
             "Altered (while others have changed the pods), QueuesMoving (while queues of mapped "
             "topics are to come or go), Fenced (while a replica is), ListenersServed (with "
             "listeners only), Hibernated (with spec.hibernated only), Paused, Ready, which sums "

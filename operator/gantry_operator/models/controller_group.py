@@ -10,12 +10,15 @@ from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
 from gantry_operator.models.listeners import (
     BY_NAME,
+    CERTIFICATE_MESSAGE,
+    CERTIFICATE_RULE,
     PLAIN_MESSAGE,
     PLAIN_RULE,
     ControllerClients,
     ListenerStatus,
     are_distinct,
     are_guarded,
+    have_certificates,
 )
 from gantry_operator.models.network import ControllerNetworkPolicy
 from gantry_operator.models.parts import (
@@ -129,6 +132,11 @@ class ControllerGroupSpec(Model):
             PLAIN_RULE,
             PLAIN_MESSAGE,
             lambda spec: are_guarded(spec.clients.listeners, spec.tls),
+        ),
+        Rule(
+            CERTIFICATE_RULE,
+            CERTIFICATE_MESSAGE,
+            lambda spec: have_certificates(spec.clients.listeners, spec.tls),
         ),
         Rule(
             None,  # the list's key in the schema says so

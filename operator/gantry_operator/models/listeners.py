@@ -13,6 +13,7 @@ from pydantic import Field
 from gantry_operator import names
 from gantry_operator.models.base import Model
 from gantry_operator.models.parts import NOT_NULLABLE, ShortMap
+from gantry_operator.models.tls import ListenerTlsWish  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,14 @@ class ListenerWish(Model):
             "true: also without tls.mode Enforcing, so that whoever is on the way may read and "
             "change what clients say. Default false."
         ),
+    )
+    tls: ListenerTlsWish | None = Field(
+        default=None,
+        description=(
+            "TLS of this listener, at a port of its own of the pods. A change restarts them one by "
+            "one; one of the Secret does not. Default: as spec.tls."
+        ),
+        json_schema_extra=NOT_NULLABLE,
     )
     annotations: ShortMap = Field(
         default_factory=dict, description="Annotations of the Services. At most 64; default none."
@@ -140,18 +149,37 @@ class ListenerStatus(Model):
 
 def are_guarded(listeners: Sequence[ListenerWish], tls: TlsWish | None) -> bool:
     """Whether nobody outside is served in plain text without somebody's having said so."""
-    enforced = tls is not None and tls.mode == "Enforcing"
-    return enforced or all(listener.allow_plain for listener in listeners)
+    of_all = tls is not None and tls.mode == "Enforcing"
+    return all(
+        listener.allow_plain
+        or (of_all if listener.tls is None else listener.tls.mode == "Enforcing")
+        for listener in listeners
+    )
 
 
 PLAIN_RULE = (
-    "(has(self.tls) && self.tls.mode == 'Enforcing') || !has(self.clients)"
-    " || !has(self.clients.listeners) || self.clients.listeners.all(l, l.allowPlain)"
+    "!has(self.clients) || !has(self.clients.listeners) || self.clients.listeners.all(l,"
+    " l.allowPlain || (has(l.tls) ? l.tls.mode == 'Enforcing'"
+    " : has(self.tls) && self.tls.mode == 'Enforcing'))"
 )
 PLAIN_MESSAGE = (
     "a listener leads clients from outside of the cluster, so it needs tls.mode Enforcing: set it, "
     "or allowPlain of the listener where the network in between is yours"
 )
+
+
+def have_certificates(listeners: Sequence[ListenerWish], tls: TlsWish | None) -> bool:
+    """Whether each listener with TLS has a certificate, its own or that of `spec.tls`."""
+    own = (listener.tls for listener in listeners if listener.tls is not None)
+    return tls is not None or not any(one.lacks_secret for one in own)
+
+
+CERTIFICATE_RULE = (
+    "has(self.tls) || !has(self.clients) || !has(self.clients.listeners) ||"
+    " self.clients.listeners.all(l, !has(l.tls) || l.tls.mode == 'Disabled'"
+    " || has(l.tls.secretName))"
+)
+CERTIFICATE_MESSAGE = "tls of a listener needs a certificate: set its secretName, or spec.tls"
 
 
 def are_distinct(listeners: Sequence[ListenerWish]) -> bool:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from gantry_protocol.member_tls.settings import MemberTlsSettings
 from gantry_protocol.settings.broker import RetentionSettings, TierSettings
-from gantry_protocol.tls.settings import TlsSettings
+from gantry_protocol.tls.listeners import ListenerSettings
 from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Model, Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic.config import JsonDict
 
 SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -58,7 +60,6 @@ _IDENTITY = (
     "ha_port",
     "http_port",
     "join",
-    "listeners",
     "name",
     "nameserver_port",
     "node_id",
@@ -79,7 +80,7 @@ RESERVED_SETTINGS = tuple(
             *RetentionSettings.model_fields,
             *TierSettings.model_fields,
             *MemberTlsSettings.model_fields,
-            *TlsSettings.model_fields,
+            *ListenerSettings.model_fields,
         )
     )
 )
@@ -176,14 +177,27 @@ class Resources(Model):
         default=None,
         description=(
             'Reserved per replica, for example {cpu: "1", memory: 2Gi}; {} reserves nothing. '
-            "Default, without what limits names: {cpu: 250m, memory: 256Mi} for a broker, 50m and "
-            "128Mi for a controller, 100m and 96Mi for a door, 250m and 128Mi for a front."
+            "Default, without what limits names: 250m and 256Mi for a broker, 50m and 128Mi for a "
+            "controller, 100m and 96Mi for a door, 250m and 128Mi for a front."
         ),
     )
     limits: QuantityMap | None = Field(
         default=None,
         description="Upper bound per replica; keys as in requests. Default none.",
     )
+
+
+_FAMILIES = ("member_tls_", "retention_", "tier_", "tls_")
+"""Settings of which all are reserved."""
+
+
+def _shown(settings: Iterable[str]) -> tuple[str, ...]:
+    """The names of settings for people, one for each family."""
+    found = (
+        next((f"{family}..." for family in _FAMILIES if name.startswith(family)), name)
+        for name in settings
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def config_rules() -> tuple[Rule, ...]:
@@ -193,7 +207,7 @@ def config_rules() -> tuple[Rule, ...]:
         Rule(
             f"!has(self.config) || self.config.all(k, !(k in [{reserved}]))",
             "config must not name a setting that the operator sets itself: remove "
-            + ", ".join(RESERVED_SETTINGS),
+            + ", ".join(_shown(RESERVED_SETTINGS)),
             lambda spec: not set(spec.config) & set(RESERVED_SETTINGS),
         ),
         Rule(

@@ -33,9 +33,7 @@ class Requirement(Model):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
         description="In, NotIn, Exists or DoesNotExist."
     )
-    values: Texts | None = Field(
-        default=None, description="Values; none for Exists and DoesNotExist."
-    )
+    values: Texts | None = Field(default=None, description="Values, if it takes any.")
 
 
 class NodeRequirement(Model):
@@ -45,16 +43,14 @@ class NodeRequirement(Model):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
         description="In, NotIn, Exists, DoesNotExist, Gt or Lt."
     )
-    values: Texts | None = Field(
-        default=None, description="Values; none for Exists and DoesNotExist."
-    )
+    values: Texts | None = Field(default=None, description="Values, if it takes any.")
 
 
 class LabelSelector(Model):
     """Objects by their labels; an empty selector selects all of them."""
 
     match_labels: dict[str, str] | None = Field(
-        default=None, description="Labels with the values they must have."
+        default=None, description="Labels and their values."
     )
     match_expressions: tuple[Requirement, ...] | None = Field(
         default=None, description="Requirements; all must be met."

@@ -34,10 +34,9 @@ class CredentialsSecret(Model):
         max_length=253,
         description=(
             "Name of a Secret in the same namespace with the entries accessKeyId, secretAccessKey "
-            "and, for temporary keys, sessionToken. It is mounted into the replicas as files and "
-            "read again by them, so a changed Secret takes effect without a restart, within about "
-            "a minute. The operator never reads it. While it is missing nothing is uploaded, "
-            "TierHealthy says so, and the group serves on."
+            "and, for temporary keys, sessionToken. A changed Secret takes effect without a "
+            "restart, within about a minute. The operator never reads it. While it is missing "
+            "nothing is uploaded, TierHealthy says so, and the group serves on."
         ),
     )
 

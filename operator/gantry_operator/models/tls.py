@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from gantry_operator.models.base import Model
+from gantry_operator.models.parts import NOT_NULLABLE
 
 
 class TlsWish(Model):
@@ -19,11 +20,11 @@ class TlsWish(Model):
         min_length=1,
         max_length=253,
         description=(
-            "Name of a Secret in the same namespace of the type kubernetes.io/tls, as cert-manager "
-            "makes them: tls.crt, tls.key, and ca.crt with the authorities of all processes of the "
-            "cluster, by which these believe each other where they pass clients on. It is mounted "
-            "as files and read again, so a changed Secret takes effect without a restart, within "
-            "about a minute. The operator never reads it. Pods wait for it to exist."
+            "Name of a Secret of the type kubernetes.io/tls, as cert-manager makes them: tls.crt, "
+            "tls.key, and ca.crt with the authorities of all processes of the cluster, by which "
+            "these believe each other where they pass clients on. A changed Secret takes effect "
+            "without a restart, within about a minute. The operator never reads it. Pods wait for "
+            "it to exist."
         ),
     )
     mode: Literal["Permissive", "Enforcing"] = Field(
@@ -37,6 +38,32 @@ class TlsWish(Model):
     )
 
 
+class ListenerTlsWish(Model):
+    """The TLS of one listener."""
+
+    mode: Literal["Disabled", "Permissive", "Enforcing"] = Field(
+        default="Enforcing",
+        description="Disabled: no TLS. Permissive: TLS or not. Enforcing: TLS only. Default "
+        "Enforcing.",
+    )
+    secret_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        description=(
+            "Name of a Secret with tls.crt and tls.key, as of spec.tls, read again when it "
+            "changes. The operator reads tls.crt. Pods do not wait for it. Default: that of "
+            "spec.tls."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+
+    @property
+    def lacks_secret(self) -> bool:
+        """Whether it needs the certificate of `spec.tls`."""
+        return self.mode != "Disabled" and self.secret_name is None
+
+
 class MemberTlsWish(Model):
     """The certificate that members of a cluster show each other."""
 
@@ -44,23 +71,21 @@ class MemberTlsWish(Model):
         min_length=1,
         max_length=253,
         description=(
-            "Name of a Secret in the same namespace of the type kubernetes.io/tls, as cert-manager "
-            "makes them: tls.crt with the URI of these pods among its names, tls.key, and ca.crt "
-            "with the authorities of members and of nobody else. The URI is "
-            "gantry://DOMAIN/controller, gantry://DOMAIN/broker/CLUSTER/NAME (of shards .../NAME_*)"
-            " or gantry://DOMAIN/front/CLUSTER. It is mounted as files and read again, so a "
-            "changed Secret takes effect without a restart, within about a minute. The operator "
-            "reads ca.crt and tls.crt of a ControllerGroup's, to know its controllers when it asks "
-            "them. Pods wait for it to exist, and do not start with the certificate of another "
-            "member."
+            "Name of a Secret of the type kubernetes.io/tls: tls.crt with the URI of these pods "
+            "among its names, tls.key, and ca.crt with the authorities of members and of nobody "
+            "else. The URI is gantry://DOMAIN/controller, gantry://DOMAIN/broker/CLUSTER/NAME (of "
+            "shards .../NAME_*) or gantry://DOMAIN/front/CLUSTER. A changed Secret takes effect "
+            "without a restart, within about a minute. The operator reads ca.crt and tls.crt of a "
+            "ControllerGroup's, to know its controllers. Pods wait for it to exist, and do not "
+            "start with another member's."
         ),
     )
     mode: Literal["Permissive", "Enforcing"] = Field(
         default="Permissive",
         description=(
             "Permissive: members speak TLS with each other where both sides can. Enforcing: TLS "
-            "with certificates of both sides only, and the controllers' admin API by TLS only. Go "
-            "from none to Permissive, in all groups of the quorum, the ControllerGroup too, and "
-            "then to Enforcing, or members do not reach each other. Default Permissive."
+            "only, with certificates of both sides, also of the controllers' admin API. Go from "
+            "none to Permissive, in all groups of the quorum and the ControllerGroup, and then to "
+            "Enforcing, or members do not reach each other. Default Permissive."
         ),
     )

@@ -52,6 +52,7 @@ from gantry_operator.plan.growth import (
     with_outdated,
 )
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
+from gantry_operator.plan.listener_tls import LOOK_S, shared_listeners
 from gantry_operator.plan.live_settings import applies_live, applying, live_text, renew
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
@@ -293,6 +294,7 @@ def _ensure(
 
 def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Manifest]:
     assert seen.controllers is not None, "an accepted resource has controllers"
+    load = workload(_statefulset(seen), seen.pods, group.spec.fenced_now)
     return broker_objects(
         group,
         seen.controllers,
@@ -307,6 +309,7 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         addressed=addressed_size(
             seen.controllers.metadata.name, seen.meta.namespace, _statefulset(seen)
         ),
+        shared_listeners=shared_listeners(seen, group, load),
     )
 
 
@@ -434,5 +437,7 @@ def _check_again(
     if settled and not crashing(status.conditions) and not isinstance(seen.view, Unreachable):
         if refused:
             return [CheckAgain(after_s=RETRY_S)]
-        return [CheckAgain(after_s=REFRESH_S)] if has_tier(seen) else []
+        if has_tier(seen):
+            return [CheckAgain(after_s=REFRESH_S)]
+        return [CheckAgain(after_s=LOOK_S)] if seen.certificates else []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

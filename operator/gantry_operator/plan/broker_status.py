@@ -228,7 +228,7 @@ def _conditions(
             report_group(conditions, seen.group, groups[0] if groups else None)
         _progressing(conditions, seen, groups, step, crashes, held)
     report_tier(conditions, seen)
-    report_listeners(conditions, seen)
+    report_listeners(conditions, seen, now)
     _told(conditions, groups)
     _queues(conditions, groups)
     report_fenced(conditions, groups, homes_before(seen.previous))

@@ -46,7 +46,8 @@ from gantry_operator.plan.growth import (
     with_outdated,
 )
 from gantry_operator.plan.headline import headline
-from gantry_operator.plan.listeners import name_service_status
+from gantry_operator.plan.listener_tls import LOOK_S
+from gantry_operator.plan.listeners import name_service_status, report_name_service
 from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.quorum_size import (
     SizeStep,
@@ -127,7 +128,7 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
     if step is not None and step.action is not None:
         actions.append(EmitEvent(type="Normal", reason=step.reason, note=step.message))
         actions.append(step.action)
-    return with_check(seen.image_wait, actions + _check_again(status, step))
+    return with_check(seen.image_wait, actions + _check_again(seen, status, step))
 
 
 def _statefulset(seen: ControllerObserved) -> Body | None:
@@ -313,6 +314,7 @@ def _conditions(
     else:
         _quorum(conditions, seen)
     _progressing(conditions, seen, step, crash_loop(seen.pods, now))
+    report_name_service(conditions, seen, now)
     report_additions(conditions, seen.objects)
     if seen.group is not None and seen.group.spec.paused:
         conditions.set("Paused", "True", Reason.PAUSED_BY_SPEC, "spec.paused is true.")
@@ -368,12 +370,16 @@ def _progressing(
         conditions.set("Progressing", "False", Reason.SETTLED, "Nothing is under way.")
 
 
-def _check_again(status: ControllerGroupStatus, step: PlanStep | None) -> list[Action]:
+def _check_again(
+    seen: ControllerObserved, status: ControllerGroupStatus, step: PlanStep | None
+) -> list[Action]:
     refused = step is not None and step.reason == Reason.VOLUME_EXPANSION_REFUSED
     if step is not None and not refused:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     wanted = (find(status.conditions, name) for name in ("Available", "FullyReplicated"))
     settled = all(condition is not None and condition.status == "True" for condition in wanted)
     if settled and not crashing(status.conditions):
-        return [CheckAgain(after_s=RETRY_S)] if refused else []
+        if refused:
+            return [CheckAgain(after_s=RETRY_S)]
+        return [CheckAgain(after_s=LOOK_S)] if seen.certificates else []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

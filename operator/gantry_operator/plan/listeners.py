@@ -15,10 +15,13 @@ from gantry_protocol.hosts import join_address
 
 from gantry_operator import names
 from gantry_operator.models.listeners import ListenerStatus
+from gantry_operator.plan.listener_tls import certificate_problem, secrets_of
 from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.models import BrokerGroup
@@ -153,7 +156,20 @@ def broker_status_of(view: object) -> tuple[ListenerStatus, ...] | None:
     )
 
 
-def report_listeners(conditions: Conditions, seen: BrokerObserved) -> None:
+def report_name_service(conditions: Conditions, seen: ControllerObserved, now: dt.datetime) -> None:
+    """ListenersServed of a quorum: whether each listener with a certificate has a good one."""
+    listeners = seen.group.spec.clients.listeners if seen.group is not None else ()
+    if not secrets_of(listeners):
+        return
+    problem = certificate_problem(listeners, seen.certificates, now)
+    if problem is None:
+        text = "Each listener has its certificate."
+        conditions.set("ListenersServed", "True", Reason.LISTENERS_SERVED, text)
+    else:
+        conditions.set("ListenersServed", "False", *problem)
+
+
+def report_listeners(conditions: Conditions, seen: BrokerObserved, now: dt.datetime) -> None:
     """ListenersServed: whether clients of each listener reach the group; none without listeners."""
     if seen.group is None or not seen.group.spec.clients.listeners:
         return
@@ -161,7 +177,8 @@ def report_listeners(conditions: Conditions, seen: BrokerObserved) -> None:
         reason = Reason.CONTROLLER_UNREACHABLE
         conditions.set("ListenersServed", "Unknown", reason, seen.view.reason)
         return
-    problem = _problem(seen, seen.group)
+    listeners = seen.group.spec.clients.listeners
+    problem = certificate_problem(listeners, seen.certificates, now) or _problem(seen, seen.group)
     if problem is None:
         text = "Clients of each listener are given addresses of every member."
         conditions.set("ListenersServed", "True", Reason.LISTENERS_SERVED, text)

@@ -7,7 +7,7 @@ memory except `refusals` and `refused_drains`, the answers to the last attempt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from gantry_protocol.tier.keys import shared_uid
@@ -150,6 +150,21 @@ class RefusedGrowth(msgspec.Struct, frozen=True):
     due: bool = False
 
 
+class CertificateView(msgspec.Struct, frozen=True):
+    """The Secret of a listener, as its last look found it.
+
+    Attributes:
+        state: `Read`, it holds a certificate; `Unread`, nobody could say.
+        text: what is wrong with one that is unusable.
+        ends: when its certificate ends, in seconds since 1970.
+    """
+
+    secret: str
+    state: Literal["Read", "Missing", "Unusable", "Unread"]
+    text: str = ""
+    ends: int = 0
+
+
 class ShardView(msgspec.Struct, frozen=True):
     """The controllers' word on one of the shards of a BrokerGroup; `name` is the group's there."""
 
@@ -184,6 +199,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
             them are known to have it; before there is a StatefulSet, those that are left of an
             earlier one.
         refused_growth: what was refused of them, by claim.
+        certificates: of listeners that have their own; empty where nobody looks.
     """
 
     meta: Metadata
@@ -209,6 +225,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     image_wait: ImageWait | None = None
     roll_turn: RollTurn | None = None
     move_turn: bool = False
+    certificates: tuple[CertificateView, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -272,7 +289,7 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
         dependents: names of BrokerGroups and FrontGroups that refer to it; while it is not being
             deleted, one of them is enough.
         operator_namespace: where the operator's own pods are; empty outside a cluster.
-        volumes, refused_growth: as of a broker group.
+        volumes, refused_growth, certificates: as of a broker group.
         quorum: the leader's view of the quorum, or a follower's while there is no leader.
     """
 
@@ -293,6 +310,7 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
     quorum: QuorumView | Unreachable
     image: str
     refusals: tuple[Refusal, ...] = ()
+    certificates: tuple[CertificateView, ...] = ()
 
 
 _FAILED_RESIZES = frozenset({"ControllerResizeError", "NodeResizeError"})

@@ -82,6 +82,11 @@ class Reason(StrEnum):
         "The ControllerGroup has no listener of this name, so no client comes in by it.",
     )
 
+    CERTIFICATE_UNUSABLE = (
+        "CertificateUnusable",
+        "The Secret of a listener is missing, holds no certificate, or one that has ended.",
+    )
+
     # GroupsServed
     ALL_GROUPS_SERVED = "AllGroupsServed", "Clients reach every broker group through the fronts."
     NO_BROKER_GROUP = "NoBrokerGroup", "The cluster has no broker group that fronts could serve."

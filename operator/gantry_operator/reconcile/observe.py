@@ -37,9 +37,11 @@ from gantry_operator.models import (
 )
 from gantry_operator.models.base import Metadata, Model, Resource
 from gantry_operator.plan.growth import template_size
+from gantry_operator.plan.listener_tls import secrets_of
 from gantry_operator.plan.observed import (
     Body,
     BrokerObserved,
+    CertificateView,
     ClaimView,
     ControllerObserved,
     FrontObserved,
@@ -131,6 +133,14 @@ class PodZones(Protocol):
         ...
 
 
+class ListenerCertificates(Protocol):
+    """The certificates of listeners."""
+
+    async def of(self, namespace: str, secrets: Iterable[str]) -> tuple[CertificateView, ...]:
+        """Of the Secrets of these names."""
+        ...
+
+
 class QuorumSecrets(Protocol):
     """The Secrets of quorums."""
 
@@ -151,6 +161,7 @@ class Observer:
         rolls: whose turn it is to restart pods; None where nobody waits for one.
         moves: whose turn it is to move a master to a preferred zone; None: nobody's.
         zones: of pods that do not say theirs; None where nodes may not be read.
+        certificates: of listeners, read live; None: nobody looks.
         directory_tiers: whether all pods see the same files.
         operator_namespace: where the operator's own pods are; empty outside a cluster.
     """
@@ -166,6 +177,7 @@ class Observer:
         rolls: Turns | None = None,
         moves: MoveTurns | None = None,
         zones: PodZones | None = None,
+        certificates: ListenerCertificates | None = None,
         directory_tiers: bool = False,
         operator_namespace: str = "",
     ) -> None:
@@ -173,6 +185,7 @@ class Observer:
         self._rolls = rolls
         self._moves = moves
         self._zones = zones
+        self._certificates = certificates
         self._directory = directory
         self._secrets = secrets
         self._claims = claims
@@ -237,7 +250,16 @@ class Observer:
                 key, group, names.broker_statefulset(key.name), objects, pods
             ),
             refused_growth=self._claims.refused(key),
+            certificates=await self._certificates_of(group),
         )
+
+    async def _certificates_of(
+        self, group: BrokerGroup | ControllerGroup | None
+    ) -> tuple[CertificateView, ...]:
+        if group is None or self._certificates is None:
+            return ()
+        secrets = secrets_of(group.spec.clients.listeners)
+        return await self._certificates.of(group.metadata.namespace, secrets)
 
     async def _front(self, key: Key, body: Body) -> FrontObserved:
         group, invalid = _parse(FrontGroup, body)
@@ -359,6 +381,7 @@ class Observer:
             image=image,
             image_wait=image_wait,
             refusals=self.refusals.get(key, ()),
+            certificates=await self._certificates_of(group),
         )
 
     async def _claims_of(

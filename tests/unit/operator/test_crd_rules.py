@@ -77,15 +77,17 @@ def entity(name: str = "orders", **spec: Any) -> Json:
     return {"metadata": {"name": name}, "spec": defaults | spec}
 
 
-def outside(plain: tuple[bool, ...] = (True,)) -> Json:
-    """Clients with a listener for each, which takes plain text or not."""
-    named = {"type": "NodePort"}
+def outside(plain: tuple[bool, ...] = (True,), tls: Json | None = None) -> Json:
+    """Clients with a listener for each, which takes plain text or not; `tls` is of all of them."""
+    named = {"type": "NodePort"} | ({} if tls is None else {"tls": {"mode": "Enforcing"} | tls})
     listeners = [named | {"name": f"l{n}", "allowPlain": one} for n, one in enumerate(plain)]
     return {"route": "Group", "listeners": listeners}
 
 
 PERMISSIVE: Json = {"tls": {"secretName": "s", "mode": "Permissive"}}
 ENFORCING: Json = {"tls": {"secretName": "s", "mode": "Enforcing"}}
+OWN: Json = {"secretName": "own"}
+BOTH = (("brokergroup", group), ("controllergroup", quorum))
 NAMED = (("topic", "topicName"), ("messageuser", "userName"), ("consumergroup", "groupName"))
 TEMPLATED = (("brokergroup", group), ("controllergroup", quorum), ("frontgroup", fronts))
 NODES = {"type": "NodePort", "advertisedAddress": "mq.example.com"}
@@ -118,6 +120,18 @@ ACCEPTED = [
         (kind, make(clients=outside(plain), **tls), None)
         for kind, make in (("brokergroup", group), ("controllergroup", quorum))
         for plain, tls in (((), {}), ((True, True), {}), ((False,), ENFORCING))
+    ),
+    *(
+        (kind, make(clients=outside((plain,), tls), **of_all), None)
+        for kind, make in BOTH
+        for plain, tls, of_all in (
+            (False, OWN, {}),
+            (False, OWN, PERMISSIVE),
+            (False, {}, PERMISSIVE),
+            (True, OWN | {"mode": "Permissive"}, {}),
+            (True, {"mode": "Disabled"}, {}),
+            (True, {"mode": "Disabled"}, ENFORCING),
+        )
     ),
     ("brokergroup", group(shards=2, tier=BUCKET), None),
     ("controllergroup", quorum(name="a" * 41), None),
@@ -164,6 +178,21 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
         (kind, "a listener leads", make(clients=outside(plain), **tls), None)
         for kind, make in (("brokergroup", group), ("controllergroup", quorum))
         for plain, tls in (((False,), {}), ((True, False), {}), ((False,), PERMISSIVE))
+    ),
+    *(
+        (
+            kind,
+            "a listener leads",
+            make(clients=outside((False,), OWN | {"mode": mode}), **tls),
+            None,
+        )
+        for kind, make in BOTH
+        for mode, tls in (("Permissive", {}), ("Permissive", ENFORCING), ("Disabled", ENFORCING))
+    ),
+    *(
+        (kind, "tls of a listener needs", make(clients=outside((True,), {"mode": mode})), None)
+        for kind, make in BOTH
+        for mode in ("Enforcing", "Permissive")
     ),
     ("brokergroup", "switchover moves", group(shards=3, switchover={"id": "a"}), None),
     (

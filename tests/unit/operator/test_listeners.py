@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 import pytest
-from gantry_controller.settings import parse_listeners
 from gantry_operator import names
 from gantry_operator.api.kinds import POD
 from gantry_operator.builders import broker_objects, controller_objects
@@ -16,6 +15,7 @@ from gantry_operator.plan.actions import ApplyObject, Declare, DeleteObject, Wri
 from gantry_operator.plan.observed import BrokerObserved, pod_view
 from gantry_protocol.admin import AdvertisedMember, GroupView
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
+from gantry_protocol.tls.listeners import parse_listeners
 from unit.operator.world import (
     broker_world,
     brokers,
