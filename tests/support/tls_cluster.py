@@ -33,14 +33,14 @@ class TlsCluster(CliCluster):
         """Of commands that speak TLS."""
         return "--tls-ca-file", str(self.authority.file), "--tls-server-name", NAME
 
-    def renew(self) -> Pair:
-        """A new certificate, in the Secret."""
-        pair = self.authority.issue(NAME)
+    def renew(self, secret_name: str = SECRET, name: str = NAME) -> Pair:
+        """A new certificate for a name, in the Secret."""
+        pair = self.authority.issue(name)
         files = {"tls.crt": pair.cert, "tls.key": pair.key, "ca.crt": self.authority.file}
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": SECRET},
+            "metadata": {"name": secret_name},
             "type": "kubernetes.io/tls",
             "data": {
                 name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()

@@ -149,20 +149,7 @@ class ListenerTls(Tls):
 
     def __init__(self, name: str, choice: ListenerChoice, settings: TlsSettings) -> None:
         """Nothing is read before ``load``, or the first connection."""
-        cert, key = settings.tls_cert_file, settings.tls_key_file
-        client_ca = settings.tls_client_ca_file
-        if choice.directory is not None:
-            cert, key = choice.directory / CERT_FILE, choice.directory / KEY_FILE
-        if choice.mode is TlsMode.DISABLED:
-            cert = key = client_ca = None
-        super().__init__(
-            TlsSettings(
-                tls_cert_file=cert,
-                tls_key_file=key,
-                tls_client_ca_file=client_ca,
-                tls_mode=choice.mode,
-            )
-        )
+        super().__init__(_settings_of(choice, settings))
         self.name = name
 
     @property
@@ -175,14 +162,28 @@ class ListenerTls(Tls):
 
     def load(self) -> None:
         """Read all files, when a process starts; what is no good is said, and read again later."""
+        if not self.is_served:
+            return
         try:
-            super().load()
+            self.for_server()
         except ConfigError as error:
             _log.warning(
                 "a listener has no certificate, handshakes there fail until it has",
                 listener=self.name,
                 reason=error,
             )
+
+
+def _settings_of(choice: ListenerChoice, process: TlsSettings) -> TlsSettings:
+    cert, key = process.tls_cert_file, process.tls_key_file
+    client_ca = process.tls_client_ca_file
+    if choice.directory is not None:
+        cert, key = choice.directory / CERT_FILE, choice.directory / KEY_FILE
+    if choice.mode is TlsMode.DISABLED:
+        cert = key = client_ca = None
+    return TlsSettings(
+        tls_cert_file=cert, tls_key_file=key, tls_client_ca_file=client_ca, tls_mode=choice.mode
+    )
 
 
 def listener_tls(settings: ListenerSettings, process: Tls) -> dict[str, Tls]:

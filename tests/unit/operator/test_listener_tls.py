@@ -14,6 +14,7 @@ from gantry_broker.host.settings import BrokerSettings
 from gantry_controller.settings import ControllerSettings
 from gantry_operator.api.errors import Unavailable
 from gantry_operator.builders import broker_objects, controller_objects
+from gantry_operator.models import InvalidSpecError
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import ApplyObject, CheckAgain
 from gantry_operator.plan.foresight import foresee
@@ -170,6 +171,20 @@ class TestPods:
         plain = controllers(**clients(SHARED))
         env = containers(controller_objects(plain, image="i"))["controller"]["env"]
         assert "GANTRY_LISTENER_TLS" not in {one["name"] for one in env}
+
+
+@pytest.mark.parametrize("make", [brokers, controllers])
+def test_plain_text_is_judged_by_listener(make: Any) -> None:
+    enforced = {"tls": {"secretName": "all", "mode": "Enforcing"}}
+    for mode, of_all in (("Permissive", enforced), ("Disabled", enforced), ("Permissive", {})):
+        plain = listener(tls=OWN | {"mode": mode})
+        with pytest.raises(InvalidSpecError, match=r"needs tls\.mode Enforcing"):
+            make(**clients(plain), **of_all)
+        make(**clients(plain | {"allowPlain": True}), **of_all)
+    with pytest.raises(InvalidSpecError, match="needs a certificate"):
+        make(**clients(listener(tls={})))
+    make(**clients(listener(tls={})), tls={"secretName": "all"})
+    make(**clients())
 
 
 def applied(seen: BrokerObserved) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""A listener with TLS of its own, as its owner wishes it: a resource, and a Secret that is late."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.cli_cluster import ROOT, settled
+from support.tls_cluster import TlsCluster, is_ready
+
+pytestmark = pytest.mark.timeout(600)
+
+SECRET, PUBLIC = "public-tls", "mq.example.com"
+LISTENER: dict[str, Any] = {"name": "outside", "type": "NodePort"}
+OWN = LISTENER | {"tls": {"secretName": SECRET}}
+
+
+class Cluster(TlsCluster):
+    def listen(self, listener: dict[str, Any]) -> None:
+        """Wish for the example's resources with a listener."""
+        for name in ("controllergroup", "brokergroup"):
+            body = yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text("utf-8"))
+            body["spec"]["clients"] = {"listeners": [listener]}
+            self.gantry_applies(yaml.safe_dump(body))
+
+    def ports(self) -> list[tuple[str, int]]:
+        """All ports of the listener: of doors, of brokers, of controllers."""
+        return [
+            (pod["ip"], port)
+            for name, pod in self.pods().items()
+            for port in ((10930, 10940) if "broker" in name else (10930,))
+        ]
+
+    def certificates(self) -> set[str]:
+        """The certificates there; "" for none."""
+        found = set()
+        for port in self.ports():
+            try:
+                found.add(ssl.get_server_certificate(port))
+            except OSError:
+                found.add("")
+        return found
+
+    def condition(self, kind: str) -> tuple[str, str]:
+        (one,) = self.object(kind)["items"]
+        for found in (one.get("status") or {}).get("conditions", ()):
+            if found["type"] == "ListenersServed":
+                return found["reason"], found["message"]
+        return "", ""
+
+    def all_ready(self) -> bool:
+        kinds = ("controllergroups", "brokergroups")
+        return all(is_ready(one) for kind in kinds for one in self.object(kind)["items"])
+
+    def produce(self, count: int) -> None:
+        """Inside, without TLS."""
+        said = self.gantry("produce", "orders-topic", "--count", str(count), "--json")
+        assert json.loads(said)["acknowledged"] == count
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "local")
+    try:
+        made.gantry("local", "up")
+        yield made
+    finally:
+        made.gantry("local", "down", "--purge")
+
+
+def test_a_listener_comes_to_tls_and_its_certificate_may_be_late(cluster: Cluster) -> None:
+    cluster.listen(LISTENER | {"allowPlain": True})
+    cluster.wait_until(settled)
+    cluster.wait_for(cluster.all_ready, "all is as wished")
+    before = cluster.pods()
+
+    cluster.listen(OWN)
+    cluster.wait_for(
+        lambda: all(pod["uid"] != before[name]["uid"] for name, pod in cluster.pods().items()),
+        "pods are replaced",
+    )
+    cluster.wait_for(cluster.all_ready, "all is as wished, but for the listener")
+    for kind in ("brokergroups", "controllergroups"):
+        cluster.wait_for(
+            lambda kind=kind: cluster.condition(kind)[0] == "CertificateUnusable",
+            "its owner is told",
+        )
+        assert f"Secret {SECRET} does not exist" in cluster.condition(kind)[1]
+    assert cluster.certificates() == {""}
+    cluster.produce(20)
+
+    pods = cluster.pods()
+    for _ in ("made", "renewed"):
+        der = ssl.PEM_cert_to_DER_cert(cluster.renew(SECRET, PUBLIC).cert.read_text())
+        wished = ssl.DER_cert_to_PEM_cert(der)
+        cluster.wait_for(
+            lambda wished=wished: cluster.certificates() == {wished},
+            "every port shows the certificate",
+        )
+    assert cluster.pods() == pods, "nothing restarted"
+    for kind in ("brokergroups", "controllergroups"):
+        cluster.wait_for(
+            lambda kind=kind: cluster.condition(kind)[0] != "CertificateUnusable", "it is told"
+        )
+    for ip, port in cluster.ports():
+        with socket.create_connection((ip, port), 5) as plain:
+            plain.sendall(b"\0\0\0\1")
+            assert plain.recv(1) == b"", "who speaks no TLS is not heard"
+    cluster.produce(20)
