@@ -30,7 +30,7 @@ from gantry_protocol.process.tasks import keep
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
-from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls
+from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls, written
 from gantry_protocol.tls.process import Tls, TlsCollector
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -122,7 +122,13 @@ class DoorServer:
             keep(self._keep_looking(), "does-it-answer"),
         ):
             stack.callback(task.cancel)
-        _log.info("listening", port=self.port, http=self.http_port, group=settings.group)
+        _log.info(
+            "listening",
+            port=self.port,
+            http=self.http_port,
+            group=settings.group,
+            **written(self.listener_ports),
+        )
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here, and why not; it stays so while there is no master."""

@@ -32,7 +32,7 @@ from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.settings.broker import FILE_BYTES_MIN
 from gantry_protocol.tier.keys import shared_uid
-from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls
+from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls, written
 from gantry_protocol.tls.process import Tls, TlsCollector
 from gantry_protocol.tracing.export import TracingCollector, span_export
 
@@ -209,6 +209,7 @@ class BrokerServer:
             http=self.http_port,
             groups=len(self.hosted),
             group=self.hosted[0].name,
+            **written(self.hosted[0].listener_ports),
         )
         live = LiveSettings(
             settings, self._file, partial(self._tune, shared, data_dir.path), shared.say

@@ -58,6 +58,12 @@ def parse_listeners(text: str) -> dict[str, int]:
     return found
 
 
+def written(ports: Mapping[str, int]) -> dict[str, str]:
+    """The ports of listeners as a fact for a log line; no fact without any."""
+    text = ",".join(f"{name}={port}" for name, port in ports.items())
+    return {"listeners": text} if text else {}
+
+
 def parse_listener_tls(text: str) -> dict[str, ListenerChoice]:
     """The TLS of each listener that ``name=mode:directory,name=mode,…`` names.
 

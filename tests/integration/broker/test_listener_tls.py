@@ -132,6 +132,11 @@ async def test_each_listener_has_its_tls_and_those_inside_have_none(world: World
                 with pytest.raises(RemotingError):
                     await world.ask(ip, port, hello, secure=secure)
 
+    door = world.group.doors[master].log.read_text("utf-8")
+    assert f"listeners=outside={DOOR},later={DOOR + 1}" in door.replace('"', "")
+    said = world.group.processes[master].said
+    assert f"listeners=outside={BROKER},later={BROKER + 1}" in said.replace('"', "")
+
     # A client from outside knows the name service and the authority, and nothing else.
     options = ("--tls-ca-file", str(world.authority.file))
     way_in = ("produce", TOPIC, "--count", "40", "--nameserver", world.way_in.way_in)
