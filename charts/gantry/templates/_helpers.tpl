@@ -106,7 +106,7 @@ is found. */ -}}
   resources: [persistentvolumeclaims] # by name: the mark of the quorum that a controller's volume is of, and sizes that grow
   verbs: [get, patch]
 - apiGroups: [""]
-  resources: [secrets] # of each quorum the admin API's bearer token and the key, and those of MessageUsers, made and read by name; read by name the controllers' certificates; never listed or changed
+  resources: [secrets] # of each quorum the admin API's bearer token and the key, and those of MessageUsers, made and read by name; read by name the certificates of controllers and listeners; never listed or changed
   verbs: [get, create]
 - apiGroups: [""]
   resources: [pods]

@@ -187,14 +187,14 @@ class Resources(Model):
     )
 
 
-_FAMILIES = ("member_tls_", "retention_", "tier_", "tls_")
+FAMILIES = ("member_tls_", "retention_", "tier_", "tls_")
 """Settings of which all are reserved."""
 
 
 def _shown(settings: Iterable[str]) -> tuple[str, ...]:
     """The names of settings for people, one for each family."""
     found = (
-        next((f"{family}..." for family in _FAMILIES if name.startswith(family)), name)
+        next((f"{family}..." for family in FAMILIES if name.startswith(family)), name)
         for name in settings
     )
     return tuple(dict.fromkeys(found))

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ class Cluster(TlsCluster):
                 return found["reason"], found["message"]
         return "", ""
 
+    def is_told(self, kind: str, reason: str) -> bool:
+        return self.condition(kind)[0] == reason
+
+    def is_told_no_more(self, kind: str) -> bool:
+        return not self.is_told(kind, "CertificateUnusable")
+
+    def show(self, wished: str) -> bool:
+        """Whether every port shows this certificate."""
+        return self.certificates() == {wished}
+
     def all_ready(self) -> bool:
         kinds = ("controllergroups", "brokergroups")
         return all(is_ready(one) for kind in kinds for one in self.object(kind)["items"])
@@ -87,10 +98,7 @@ def test_a_listener_comes_to_tls_and_its_certificate_may_be_late(cluster: Cluste
     )
     cluster.wait_for(cluster.all_ready, "all is as wished, but for the listener")
     for kind in ("brokergroups", "controllergroups"):
-        cluster.wait_for(
-            lambda kind=kind: cluster.condition(kind)[0] == "CertificateUnusable",
-            "its owner is told",
-        )
+        cluster.wait_for(partial(cluster.is_told, kind, "CertificateUnusable"), "its owner is told")
         assert f"Secret {SECRET} does not exist" in cluster.condition(kind)[1]
     assert cluster.certificates() == {""}
     cluster.produce(20)
@@ -99,15 +107,10 @@ def test_a_listener_comes_to_tls_and_its_certificate_may_be_late(cluster: Cluste
     for _ in ("made", "renewed"):
         der = ssl.PEM_cert_to_DER_cert(cluster.renew(SECRET, PUBLIC).cert.read_text())
         wished = ssl.DER_cert_to_PEM_cert(der)
-        cluster.wait_for(
-            lambda wished=wished: cluster.certificates() == {wished},
-            "every port shows the certificate",
-        )
+        cluster.wait_for(partial(cluster.show, wished), "every port shows the certificate")
     assert cluster.pods() == pods, "nothing restarted"
     for kind in ("brokergroups", "controllergroups"):
-        cluster.wait_for(
-            lambda kind=kind: cluster.condition(kind)[0] != "CertificateUnusable", "it is told"
-        )
+        cluster.wait_for(partial(cluster.is_told_no_more, kind), "it is told")
     for ip, port in cluster.ports():
         with socket.create_connection((ip, port), 5) as plain:
             plain.sendall(b"\0\0\0\1")

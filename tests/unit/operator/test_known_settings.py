@@ -21,7 +21,7 @@ from gantry_operator.models.known_settings import (
     settings_of,
     wrong_settings,
 )
-from gantry_operator.models.parts import RESERVED_SETTINGS
+from gantry_operator.models.parts import FAMILIES, RESERVED_SETTINGS
 from gantry_operator.models.retention import Retention
 from gantry_protocol.process.config import Settings
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings
@@ -38,6 +38,14 @@ def leaves(part: type[Model], path: str = "") -> Iterator[tuple[str, FieldInfo]]
             yield from leaves(inner[0], f"{path}{name}_")
         else:
             yield path + name, info
+
+
+def test_a_family_of_settings_is_reserved_as_a_whole() -> None:
+    """The rule that refuses them names a family once."""
+    every = BrokerSettings.model_fields.keys() | ControllerSettings.model_fields.keys()
+    of_families = {name for name in every if name.startswith(FAMILIES)}
+    assert of_families <= set(RESERVED_SETTINGS)
+    assert {"tls_mode", "tier_url", "retention_hours", "member_tls_mode"} <= of_families
 
 
 @pytest.mark.parametrize(
