@@ -6,13 +6,19 @@ reports a port in use the same way and with exit code 75.
 
 import asyncio
 import errno
+import ipaddress
 import socket
 
 from gantry_protocol.errors import GantryError, PortInUseError
 from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
 
 BACKLOG = 1024  # upstream's serverSocketBacklog
+LOOPBACK = "127.0.0.1"
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 -- it is compared
 _ARRIVAL_TURNS = 4  # of the event loop, from an accepted socket to a connection that was ended
+
+_log = log.get("listening")
 
 
 def bind(host: str, port: int, *, purpose: str) -> socket.socket:
@@ -38,6 +44,29 @@ def bind(host: str, port: int, *, purpose: str) -> socket.socket:
         listener.close()
         raise _explain(error, host, port, purpose) from error
     return listener
+
+
+def bind_inside(host: str, port: int, *, purpose: str) -> socket.socket | None:
+    """The same port of the loopback address, where ``host`` is another single address.
+
+    The API server forwards a port of a pod to the pod's loopback address, and processes in pods
+    listen at the pod's. None also where somebody has it: pods in the node's network share it.
+    """
+    if host in _EVERYWHERE or is_loopback(host):
+        return None
+    try:
+        return bind(LOOPBACK, port, purpose=purpose)
+    except GantryError as error:
+        _log.info("not served on loopback, so its port cannot be forwarded", error=error)
+        return None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 async def stop_listening(server: asyncio.Server) -> None:

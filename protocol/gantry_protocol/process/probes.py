@@ -16,7 +16,6 @@ event loop, and anybody may ask.
 
 import asyncio
 import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, cast
@@ -27,9 +26,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gantry_protocol.admin import ErrorView
-from gantry_protocol.errors import GantryError
-from gantry_protocol.process import log
-from gantry_protocol.process.listening import bind, stop_listening
+from gantry_protocol.process.listening import bind, bind_inside, is_loopback, stop_listening
 from gantry_protocol.process.metrics import LookupsCollector
 from gantry_protocol.process.strangers import AddressRate, Comers, Guard, quiet_logger
 
@@ -48,9 +45,6 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 1000  # probes, scrapes, operators, watches of every broker
 METRICS_REST = 9.0  # times what they took to make: a tenth of the event loop's time at most
 METRICS_REST_MIN_S = 0.1
-LOOPBACK = "127.0.0.1"
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 -- it is compared
-_log = log.get("http")
 _SHUTDOWN_S = 0.25  # watches are always open; nobody is helped by waiting for them
 
 
@@ -143,23 +137,15 @@ class HttpServer:
             loop = asyncio.get_running_loop()
             admit = partial(self._admit, runner)
             self._listeners.append(await loop.create_server(admit, sock=listener))
-            if self._local_paths and not is_loopback(host) and host not in _EVERYWHERE:
-                await self._listen_inside(admit, bound_port)
+            inside = bind_inside(host, bound_port, purpose="HTTP")
+            if inside is not None:
+                self._listeners.append(await loop.create_server(admit, sock=inside))
         except BaseException:
             listener.close()
             await runner.cleanup()
             raise
         self._runner = runner
         return bound_port
-
-    async def _listen_inside(self, admit: Callable[[], asyncio.BaseProtocol], port: int) -> None:
-        try:
-            listener = bind(LOOPBACK, port, purpose="HTTP")
-        except GantryError as error:  # a pod in the node's network shares the address with others
-            _log.warning("not served on loopback", error=error)
-            return
-        loop = asyncio.get_running_loop()
-        self._listeners.append(await loop.create_server(admit, sock=listener))
 
     def _is_open(self, request: web.Request) -> bool:
         """Whether neither a token nor TLS is asked for.
@@ -227,14 +213,6 @@ class HttpServer:
         took_s = loop.time() - begun_s
         self._rested_s = begun_s + took_s + max(METRICS_REST * took_s, METRICS_REST_MIN_S)
         return body
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's own."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 class _TurnedAway(asyncio.Protocol):

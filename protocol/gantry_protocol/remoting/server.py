@@ -7,6 +7,7 @@ the orderly end are here; what happens on one connection is in
 
 import asyncio
 import itertools
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,7 +16,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
-from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
+from gantry_protocol.process.listening import BACKLOG, bind, bind_inside, stop_listening
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.error_answers import ErrorAnswers
 from gantry_protocol.remoting.limits import ConnectionLimits
@@ -143,12 +144,18 @@ class RemotingServer:
         Raises:
             PortInUseError: somebody listens there.
         """
-        socket = bind(host, port, purpose="remoting")
-        bound_port: int = socket.getsockname()[1]
-        arrived = partial(self._arrived, tls)
-        server = await self._loop.create_server(arrived, sock=socket, backlog=BACKLOG)
-        self._listeners.append(server)
+        listening = bind(host, port, purpose="remoting")
+        bound_port: int = listening.getsockname()[1]
+        await self._take_from(listening, tls)
+        inside = bind_inside(host, bound_port, purpose="remoting")
+        if inside is not None:
+            await self._take_from(inside, tls)
         return bound_port
+
+    async def _take_from(self, listening: socket.socket, tls: ServedTls) -> None:
+        arrived = partial(self._arrived, tls)
+        server = await self._loop.create_server(arrived, sock=listening, backlog=BACKLOG)
+        self._listeners.append(server)
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Stop listening, give unanswered requests ``grace_s`` to be answered, close everything.

@@ -30,7 +30,7 @@ from gantry_operator.plan.observed import BrokerObserved, RefusedGrowth
 from gantry_operator.plan.offset_resets import plan_reset
 from gantry_operator.reconcile.spins import fingerprint
 from gantry_protocol.admin_topics import OffsetResetView
-from gantry_protocol.process import probes
+from gantry_protocol.process import listening, probes
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
 from support.decided_again import again, recorder
@@ -320,7 +320,8 @@ async def test_a_pods_own_address_has_the_loopback_address_beside_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """127.0.0.2 stands for the pod's address."""
-    monkeypatch.setattr(probes, "is_loopback", lambda address: address == "127.0.0.1")
+    for asks in (listening, probes):
+        monkeypatch.setattr(asks, "is_loopback", lambda address: address == "127.0.0.1")
     decisions = Decisions(Metrics(CollectorRegistry()))
     outside = TCPConnector(local_addr=("127.0.0.2", 0))
     async with (
@@ -339,7 +340,7 @@ async def test_a_pods_own_address_has_the_loopback_address_beside_it(
 async def test_a_loopback_address_that_is_taken_ends_no_operator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(probes, "is_loopback", lambda _: False)
+    monkeypatch.setattr(listening, "is_loopback", lambda _: False)
     decisions = Decisions(Metrics(CollectorRegistry()))
     async with AsyncExitStack() as stack, ClientSession() as session:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import ClientSession, TCPConnector, web
-from gantry_protocol.process import probes
+from gantry_protocol.process import listening, probes
 from gantry_protocol.process.probes import DECISIONS_PATH, HttpServer
 
 POD = "127.0.0.2"
@@ -42,7 +42,8 @@ async def status(source: str, target: str, port: int, path: str) -> int:
 
 @pytest.fixture(autouse=True)
 def one_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "is_loopback", lambda address: address == "127.0.0.1")
+    for asks in (listening, probes):
+        monkeypatch.setattr(asks, "is_loopback", lambda address: address == "127.0.0.1")
 
 
 async def test_a_pods_process_answers_on_loopback_what_it_answers_nobody_else() -> None:
@@ -61,14 +62,3 @@ async def test_a_taken_loopback_address_ends_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         async with served(POD, taken.getsockname()[1]) as port:
             assert await status(POD, POD, port, "/livez") == 200
-
-
-@pytest.mark.parametrize(
-    ("address", "is_own"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("", False)],
-)
-def test_a_loopback_address_is_known(
-    monkeypatch: pytest.MonkeyPatch, address: str, is_own: bool
-) -> None:
-    monkeypatch.undo()
-    assert probes.is_loopback(address) is is_own
