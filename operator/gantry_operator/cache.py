@@ -5,13 +5,15 @@ the same object never replaces a newer one, and a list never removes or revives 
 after the list was begun.
 
 Objects are kept as JSON text, and of pods only what decisions rest on: as Python objects, the pods
-of five thousand groups alone would be half a gigabyte.
+of five thousand groups alone would be half a gigabyte. Of a text, only what others of its kind do
+not have is kept (`packing`): whole texts would be another hundred megabytes.
 
 Versions are compared as integers, which Kubernetes guarantees since 1.35 and etcd always delivered.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -33,6 +35,7 @@ from gantry_operator.api.kinds import (
     TOPIC,
     Kind,
 )
+from gantry_operator.packing import Packed, Packer
 from gantry_operator.plan import additions, crashes
 
 if TYPE_CHECKING:
@@ -55,7 +58,6 @@ _OWNER_KINDS = {
 _POD_METADATA = frozenset(
     {"name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp"}
 )
-_ENDING = b'"deletionTimestamp"'
 NAME_FIELDS = {TOPIC: "topicName", MESSAGE_USER: "userName", CONSUMER_GROUP: "groupName"}
 """Where an entity says what it stands for, if that is not its own name."""
 _POD_STATUS = frozenset({"phase", "podIP", "hostIP"})
@@ -82,11 +84,12 @@ class CachedObject(NamedTuple):
     uid: str | None
     version: str | None
     owner: Key | None
-    text: bytes
+    ending: bool
+    packed: Packed
 
     def body(self) -> Body:
         """The object."""
-        decoded: Body = _DECODER.decode(self.text)
+        decoded: Body = _DECODER.decode(self.packed.text())
         if self.version is not None:
             decoded["metadata"]["resourceVersion"] = self.version
         return decoded
@@ -115,6 +118,7 @@ class Cache:
         self._entities: dict[Name, dict[Subject, dict[str, str]]] = {}
         self._heard: dict[tuple[Kind, Name], int] = {}
         self._turn = 0
+        self._packer = Packer[tuple[Kind, str]]()
 
     def turn(self) -> int:
         """A mark in time: what is heard of later has a higher one."""
@@ -151,9 +155,8 @@ class Cache:
         return sorted(found, key=lambda name: (found[name], name))
 
     def ending(self, kind: Kind) -> list[Body]:
-        """The objects of a kind that are being deleted, and perhaps others."""
-        entries = self._entries.get(kind, {}).values()
-        return [entry.body() for entry in entries if _ENDING in entry.text]
+        """The objects of a kind that are being deleted."""
+        return [entry.body() for entry in self._entries.get(kind, {}).values() if entry.ending]
 
     def is_current(self, kind: Kind, body: Body) -> bool:
         """Whether this version of an object, or a newer one, is known."""
@@ -166,17 +169,23 @@ class Cache:
         That is a version that was known, an older one, or one that differs only in what is not
         kept: a node's word about a pod every few seconds starts nothing.
         """
-        name = name_of(body)
+        namespace, own = name_of(body)
+        name = sys.intern(namespace), own
         self._hear(kind, name)
         meta = body["metadata"]
         old = self._entries.get(kind, {}).get(name)
         if old is not None:
             if _is_not_newer(meta, old):
                 return False
-            self._drop(kind, name, old)
+            self._unlink(kind, name, old)
         owner = key_of(kind, body)
-        text = _ENCODER.encode(_trimmed(kind, body))
-        entry = CachedObject(meta.get("uid"), meta.get("resourceVersion"), owner, text)
+        entry = CachedObject(
+            meta.get("uid"),
+            meta.get("resourceVersion"),
+            owner,
+            meta.get("deletionTimestamp") is not None,
+            self._pack(kind, owner, _ENCODER.encode(_trimmed(kind, body)), old),
+        )
         self._entries.setdefault(kind, {})[name] = entry
         if kind in ENTITIES:
             place, created = place_of(kind, body), meta.get("creationTimestamp") or ""
@@ -184,7 +193,7 @@ class Cache:
             cluster.setdefault(place, {})[name[1]] = created
         if owner is not None and kind not in CUSTOM:
             self._owned.setdefault(owner, {})[kind, name[1]] = entry
-        return old is None or (old.uid, old.text) != (entry.uid, entry.text)
+        return old is None or (old.uid, old.packed) != (entry.uid, entry.packed)
 
     def remove(self, kind: Kind, body: Body) -> bool:
         """Takes out a deleted object; False if it was not known, or a successor is."""
@@ -239,8 +248,17 @@ class Cache:
         self._turn += 1
         self._heard[kind, name] = self._turn
 
+    def _pack(self, kind: Kind, owner: Key | None, text: bytes, old: CachedObject | None) -> Packed:
+        """A text; the one that is there if that is the same."""
+        if old is not None and old.packed.text() == text:
+            return old.packed
+        return self._packer.pack((kind, "" if owner is None else owner.kind), text)
+
     def _drop(self, kind: Kind, name: Name, old: CachedObject) -> None:
         del self._entries[kind][name]
+        self._unlink(kind, name, old)
+
+    def _unlink(self, kind: Kind, name: Name, old: CachedObject) -> None:
         if kind in ENTITIES:
             self._leave(kind, name, old.body())
         if old.owner is not None and old.owner in self._owned:

@@ -158,7 +158,7 @@ MUTANTS = (
         "owner-of-a-dropped-object",
         "operator",
         "an object that is gone still counts as owned",
-        "cache:Cache._drop",
+        "cache:Cache._unlink",
         "self._owned[old.owner].pop((kind, name[1]), None)",
         "pass",
         UnitTests("unit/operator/test_cache.py::test_put_get_remove"),

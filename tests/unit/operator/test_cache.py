@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -204,3 +205,29 @@ def test_an_object_that_was_made_again_is_taken_whatever_its_version() -> None:
     cache.put(POD, pod(version="10"))
     assert cache.put(POD, pod(version="9", uid="v"))
     assert version(cache) == "9"
+
+
+def test_what_a_group_has_of_its_own_is_kept_of_it_and_no_more() -> None:
+    cache = Cache()
+    several = 1000
+    for n in range(several):
+        cache.put(POD, pod(f"p-{n}", uid=f"{n:036}"))
+    tracemalloc.start()
+    for n in range(several, 2 * several):
+        cache.put(POD, pod(f"p-{n}", uid=f"{n:036}", annotations={"a": "b" * 4000}))
+        cache.put(SERVICE, pod(f"s-{n}", uid=f"{n:036}", annotations={"a": "b" * 4000}))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / several < 2 * 1200, "bytes of a pod and a service, all that finds them included"
+    assert cache.get(SERVICE, "mq", f"s-{several}") == pod(
+        f"s-{several}", uid=f"{several:036}", annotations={"a": "b" * 4000}
+    )
+
+
+def test_objects_that_are_being_deleted_are_known_as_such() -> None:
+    cache, ending = Cache(), pod("q", deletionTimestamp="2026-01-01T00:00:00Z")
+    cache.put(SERVICE, pod())
+    cache.put(SERVICE, ending)
+    assert cache.ending(SERVICE) == [ending]
+    cache.put(SERVICE, pod(version="2", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert len(cache.ending(SERVICE)) == 2
