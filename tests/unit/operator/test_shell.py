@@ -12,7 +12,7 @@ from typing import Any
 import kopf
 import pytest
 from gantry_operator.api.credentials import Credentials
-from gantry_operator.shell import run_watches
+from gantry_operator.shell import WatchEndedError, run_watches
 from gantry_protocol.process import runtime
 from unit.operator.test_api import kubeconfig
 
@@ -51,6 +51,27 @@ def test_a_second_signal_ends_an_operator_that_does_not_come_to_its_end(
     stderr = io.StringIO()
     assert (runtime.run(main, stderr=stderr), stderr.getvalue()) == (0, "")
     assert ended
+
+
+async def test_nothing_is_remembered_of_an_object_between_two_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    async def spawned(**named: Any) -> Any:
+        given.update(named)
+        return [asyncio.create_task(asyncio.sleep(0))]
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawned)
+    credentials = Credentials(kubeconfig(tmp_path / "config", "http://127.0.0.1:9"))
+    await credentials.load()
+    with pytest.raises(WatchEndedError):
+        await run_watches(credentials, [], _deaf, _deaf)
+    memories, body = given["memories"], {"metadata": {"uid": "u"}}
+    first = await memories.recall(body, memobase=kopf.Memo(), noticed_by_listing=True)
+    assert await memories.recall(body) is not first
+    await memories.forget(body)
+    assert list(memories.iter_all_memories()) == []
 
 
 async def _told_to_end() -> None:
