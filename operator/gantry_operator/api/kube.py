@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S = 30.0
 LOG_CHUNK_BYTES = 64 * 1024
-LIST_CHUNK = 500
+LIST_CHUNK = 100
+"""As Python objects, five hundred pods or StatefulSets are tens of megabytes."""
 _NO_TOTAL = aiohttp.ClientTimeout(total=None)
 """aiohttp's own would undo the cancellation of a worker (`gantry_protocol.admin_client.quorum`)."""
 _MANAGER = {"fieldManager": names.FIELD_MANAGER}

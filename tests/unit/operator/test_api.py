@@ -176,7 +176,7 @@ async def test_a_list_is_read_in_chunks(server: Server, api: KubeApi) -> None:
     assert [item["metadata"]["name"] for item in found] == ["a", "b"]
     assert found[0]["kind"] == "Pod"
     assert found[0]["apiVersion"] == "v1"
-    assert server.seen[0][1:3] == ("/api/v1/pods", {"limit": "500", "labelSelector": "x=y"})
+    assert server.seen[0][1:3] == ("/api/v1/pods", {"limit": "100", "labelSelector": "x=y"})
     assert server.seen[1][2]["continue"] == "next"
 
 
