@@ -16,6 +16,7 @@ look and changes nothing.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -42,7 +43,6 @@ _log = log.get("watch")
 
 OnChange = Callable[[str], None]
 OnDoubt = Callable[[], None]
-Fingerprint = tuple[object, ...]
 
 
 class RoleWatch:
@@ -61,7 +61,7 @@ class RoleWatch:
         self._on_doubt = on_doubt
         self._missed = False  # the last attempt was in vain, or its stream ended
         self._answers_doubted = 0
-        self._known: dict[tuple[str | None, str], tuple[int, Fingerprint]] = {}
+        self._known: dict[tuple[str | None, str], tuple[int, bytes]] = {}
         self._delay_s = RETRY_S
 
     @property
@@ -112,7 +112,7 @@ class RoleWatch:
             return
         key = (event.cluster, event.group)
         fingerprint = _fingerprint(event)
-        epoch, known = self._known.get(key, (-1, ()))
+        epoch, known = self._known.get(key, (-1, b""))
         if event.master_epoch < epoch or fingerprint == known:
             return
         if event.deleted:
@@ -122,9 +122,9 @@ class RoleWatch:
         self._on_change(event.group)
 
 
-def _fingerprint(event: WatchEvent) -> Fingerprint:
-    """What makes a line news; offsets and ages do not."""
-    return (
+def _fingerprint(event: WatchEvent) -> bytes:
+    """Of what makes a line news; offsets and ages do not."""
+    news = (
         event.deleted,
         event.master_broker_id,
         event.master_epoch,
@@ -133,6 +133,7 @@ def _fingerprint(event: WatchEvent) -> Fingerprint:
         tuple((m.broker_id, m.pod_uid, m.alive, m.draining, _tier(m.tier)) for m in event.members),
         event.mastership is not None and event.mastership.first_write_ms,
     )
+    return hashlib.blake2b(repr(news).encode(), digest_size=16).digest()
 
 
 def _tier(tier: TierView | None) -> tuple[object, ...] | None:
