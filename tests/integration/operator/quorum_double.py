@@ -59,7 +59,8 @@ class FakeQuorum:
         self.silent: set[int] = set()  # members that the leader does not hear
         self.frozen = asyncio.Event()  # set: as after SIGSTOP, connections open and nothing comes
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
-        self._changed: set[str] = set()
+        self._changed: set[str] = set()  # groups
+        self._touched: set[str] = set()  # resources whose pods changed
         cluster.registry.store.subscribe(self._note, name="quorum double")
 
     def _note(self, event: Event) -> None:
@@ -74,7 +75,7 @@ class FakeQuorum:
             pods.pop(meta["name"], None)
         else:
             pods[meta["name"]] = event.record.obj
-        self._changed |= {name for name in self.groups if names.resource_of(name) == group[1]}
+        self._touched.add(group[1])
 
     async def __aenter__(self) -> FakeQuorum:
         app = web.Application()
@@ -298,12 +299,16 @@ class FakeQuorum:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except ConnectionResetError:
+            return response
         sent: dict[str, str] = {}
         first = True
         while not self.frozen.is_set():
             lines = ['{"index": 1, "heartbeat": true}']
-            for name in set(self.groups) if first else self._changed & set(self.groups):
+            changed = self._news()  # there is one reader
+            for name in list(self.groups) if first else changed:
                 view = self.view(name)
                 event = {
                     "index": 1,
@@ -324,7 +329,15 @@ class FakeQuorum:
             except ConnectionResetError:
                 return response
             first = False
-            self._changed.clear()  # there is one reader
             await asyncio.sleep(0.05)
         await asyncio.sleep(3600)
         return response
+
+    def _news(self) -> list[str]:
+        """The groups that changed since the last time."""
+        changed, touched = self._changed, self._touched
+        self._changed, self._touched = set(), set()
+        found = changed & self.groups.keys()
+        if touched:
+            found |= {name for name in self.groups if names.resource_of(name) in touched}
+        return sorted(found)
