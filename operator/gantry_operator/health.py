@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from gantry_operator.workqueue import WorkQueue
 
 MAX_QUEUE_AGE_S = 120.0
+KEY_S = 0.5
+"""More for each resource that was taken meanwhile: at a start thousands are due, and one of them is
+the last. Who is at least so fast is well, and a new process would have to begin anew."""
 RESYNCS_MISSED = 3
 RESYNC_SLACK_S = 60.0
 
@@ -43,7 +46,7 @@ class Health:
         if self.queue is None or self.resync is None:
             return True, self.stage
         age_s = self.queue.oldest_age_s()
-        if age_s > MAX_QUEUE_AGE_S:
+        if age_s > MAX_QUEUE_AGE_S + KEY_S * self.queue.went_before():
             return False, f"a resource has waited for {age_s:.0f} s"
         if self.resync.age_s > self._max_resync_age_s:
             return False, f"no comparison for {self.resync.age_s:.0f} s"

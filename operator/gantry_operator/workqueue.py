@@ -37,7 +37,8 @@ class WorkQueue(Generic[KeyT]):
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.PriorityQueue[tuple[int, int, KeyT]] = asyncio.PriorityQueue()
         self._queued: dict[KeyT, tuple[int, int]] = {}  # priority and turn of the valid entry
-        self._since: dict[KeyT, float] = {}  # when a queued key became due
+        self._since: dict[KeyT, tuple[float, int]] = {}  # when a queued key became due; `_taken`
+        self._taken = 0  # keys until now
         self._active: set[KeyT] = set()
         self._again: dict[KeyT, bool] = {}  # added while active; True: urgently
         self._delayed: list[tuple[float, int, KeyT]] = []
@@ -61,7 +62,11 @@ class WorkQueue(Generic[KeyT]):
 
         Patient ones do not count.
         """
-        return self._loop.time() - min(self._since.values()) if self._since else 0.0
+        return self._loop.time() - min(self._since.values())[0] if self._since else 0.0
+
+    def went_before(self) -> int:
+        """The number of keys that were taken while the one that waits longest was due."""
+        return self._taken - min(self._since.values())[1] if self._since else 0
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
         """Queues a key. Urgent ones are taken first: roles changed, people wait for it."""
@@ -76,7 +81,7 @@ class WorkQueue(Generic[KeyT]):
         self._turn += 1
         self._queued[key] = (priority, self._turn)
         if not patient:
-            self._since.setdefault(key, self._loop.time())
+            self._since.setdefault(key, (self._loop.time(), self._taken))
         self._due.pop(key, None)
         self._ready.put_nowait((priority, self._turn, key))
 
@@ -117,6 +122,7 @@ class WorkQueue(Generic[KeyT]):
             if self._queued.get(key) == (priority, turn):
                 del self._queued[key]
                 self._since.pop(key, None)
+                self._taken += 1
                 self._active.add(key)
                 return key
 

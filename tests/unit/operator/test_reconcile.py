@@ -769,6 +769,24 @@ async def test_health() -> None:
     assert "no comparison" in health.live()[1]
 
 
+async def test_a_long_queue_that_gets_on_is_no_sign_of_trouble() -> None:
+    world, many = World(), 1000
+    health = Health(world.metrics, 300.0)
+    resync = Resync(world.api, world.cache, (), world.queue.add, world.metrics)
+    for kind in WATCHED:
+        resync.listed(kind, None)
+    await resync.fill()
+    health.queue, health.resync = world.queue, resync
+    for number in range(many):
+        world.queue.add(Key(BROKER_GROUP.kind, "mq", f"g{number}"))
+    for _ in range(many // 2):
+        world.queue.done(await world.queue.get())
+        await asyncio.sleep(0.4)
+        assert health.live()[0]
+    await asyncio.sleep(120 + 0.1 * many / 2 + 1)
+    assert "waited for 371 s" in health.live()[1], "nothing is taken any more"
+
+
 async def test_kopf_only_hears() -> None:
     settings = kopf_settings()
     assert settings.posting.enabled is False

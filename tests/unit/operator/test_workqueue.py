@@ -151,6 +151,22 @@ async def test_age_is_that_of_the_key_that_waits_longest() -> None:
     assert queue.oldest_age_s() == pytest.approx(1)
 
 
+async def test_who_waits_longest_knows_how_many_went_before() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    assert queue.went_before() == 0
+    queue.add("taken before")
+    await take(queue)
+    queue.add("a")
+    await asyncio.sleep(1)
+    for urgent in ("b", "c"):
+        queue.add(urgent, urgent=True)
+        assert await take(queue) == urgent
+    queue.add("d")
+    assert queue.went_before() == 2
+    await take(queue)
+    assert queue.went_before() == 1, "one was taken since d is due"
+
+
 async def test_a_closed_queue_rings_no_more() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 1)
