@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import platform
@@ -32,13 +33,13 @@ from unittest import mock
 import aiohttp
 from gantry_cli.progress import estimated
 from gantry_lab.bench.ports import free_ports
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, STATEFULSET
+from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET
 from gantry_operator.quorums import directory
 from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
 from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.process import runtime
-from integration.operator.fleet_copies import Founder
+from integration.operator.fleet_copies import HOUSEKEEPING, Founder
 from integration.operator.operator_world import ROOT, World
 from integration.operator.quorum_double import FakeQuorum
 from support.pretend_cluster import PretendCluster
@@ -58,7 +59,6 @@ BIRTH_S, COPY_S, START_S = 0.3, 0.05, 0.05  # that a group takes, about
 LEAST_S, PATIENCE = 120.0, 20.0  # and times as long as it takes, at most
 KEY_S = 60.0
 IMAGE = "gantry:test"
-HOUSEKEEPING = frozenset({"leases", "events"})
 SPINS = (
     "gantry_operator_repeated_reconciles_total",
     "gantry_operator_reconciles_without_change_total",
@@ -199,27 +199,16 @@ async def _born(world: Fleet, groups: int) -> None:
 
 async def _copied(world: Fleet, groups: range) -> None:
     """More groups, as if the operator had made them."""
-    first, store = name_of(0), world.cluster.registry.store
-    records = [
-        record
-        for resource in store.resources()
-        for record in store.records(resource, world.namespace)
-        if first in record.key[1] and resource[1] not in HOUSEKEEPING
-    ]
-    founder = Founder(
-        [record.obj for record in records],
-        world.require(CONTROLLER_GROUP, "gantry"),
-        IMAGE,
-        {key: value for key, value in world.quorum.groups[first].items() if key != "fenced"},
-    )
+    founder = Founder(world, name_of(0), IMAGE)
+    gc.collect()
+    gc.disable()  # nothing of a copy is garbage, and to look for some takes longer than to copy
     for number in groups:
-        name = name_of(number)
-        bodies, world.quorum.groups[name] = founder.copy(name, number)
-        for record, body in zip(records, bodies, strict=True):
-            store.put(record.resource, (world.namespace, body["metadata"]["name"]), body)
+        founder.settle(name_of(number), number)
         await asyncio.sleep(0)
     while world.heard_s > time.monotonic() - QUIET_S:  # controllers look at what is new
         await asyncio.sleep(LOOK_S)
+    gc.freeze()
+    gc.enable()
 
 
 async def _restarted(

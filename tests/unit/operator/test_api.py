@@ -189,6 +189,15 @@ async def test_who_wrote_what_is_listed_of_pod_templates_only(
     assert ("managedFields" in found["metadata"]) is (kind == STATEFULSET)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"items": 1}', '{"items": [1]}'])
+async def test_what_is_no_list_of_objects_is_an_answer_of_the_api_server(
+    server: Server, api: KubeApi, text: str
+) -> None:
+    server.replies = [lambda _r, _b: web.Response(text=text, content_type="application/json")]
+    with pytest.raises(Unavailable, match=r"/api/v1/pods (was no list|was not JSON|had what)"):
+        _ = [item async for item in api.list_all(POD, None)]
+
+
 async def test_a_list_that_became_too_old_is_no_list(server: Server, api: KubeApi) -> None:
     page = {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
     server.replies = [
