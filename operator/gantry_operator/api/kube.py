@@ -86,9 +86,10 @@ class KubeApi:
                 if kind not in TEMPLATED:
                     item["metadata"].pop("managedFields", None)  # half of every object
                 yield item
-            if page.metadata is None or not page.metadata.token:
+            token = page.metadata and page.metadata.token
+            if not token:
                 return
-            query["continue"] = page.metadata.token
+            query["continue"] = token
 
     async def create(self, kind: Kind, body: Body) -> Body:
         """A new object."""

@@ -57,7 +57,7 @@ LOOK_S = 0.05
 QUIET_S = 2.0
 BIRTH_S, COPY_S, START_S = 0.3, 0.05, 0.05  # that a group takes, about
 LEAST_S, PATIENCE = 120.0, 20.0  # and times as long as it takes, at most
-KEY_S = 60.0
+KEY_S = 600.0
 IMAGE = "gantry:test"
 SPINS = (
     "gantry_operator_repeated_reconciles_total",

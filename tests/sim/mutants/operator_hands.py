@@ -71,7 +71,7 @@ MUTANTS = (
         "rotated-token-refused-for-ever",
         "operator",
         "a token that was replaced is never read again",
-        "api.kube:KubeApi._call",
+        "api.kube:KubeApi._read",
         "if status == 401:",
         "if False:",
         UnitTests("unit/operator/test_api.py::test_a_rotated_token_is_read_again_once"),

@@ -164,6 +164,46 @@ MUTANTS = (
         UnitTests("unit/operator/test_cache.py::test_put_get_remove"),
     ),
     _mutant(
+        "cached-object-stays-as-it-was",
+        "operator",
+        "the cache keeps the first version of an object for ever",
+        "cache:Cache._pack",
+        "old is not None and old.packed.text() == text",
+        "old is not None",
+        UnitTests("unit/operator/test_cache.py::test_a_later_version_has_what_changed"),
+    ),
+    _mutant(
+        "texts-without-a-pattern-in-common",
+        "operator",
+        "each cached text is a pattern of its own, so that memory holds all of each object",
+        "packing:Packer.pack",
+        "if pattern is None or len(text) > GROWTH * len(pattern):",
+        "if True:",
+        UnitTests("unit/operator/test_packing.py::test_a_text_takes_what_it_has_of_its_own"),
+    ),
+    _mutant(
+        "pattern-of-a-young-object-for-ever",
+        "operator",
+        "what has a status is packed by what had none",
+        "packing:Packer.pack",
+        " or len(text) > GROWTH * len(pattern)",
+        "",
+        UnitTests(
+            "unit/operator/test_packing.py::test_texts_that_grow_have_the_grown_one_as_their_pattern"
+        ),
+    ),
+    _mutant(
+        "long-queue-ends-the-operator",
+        "operator",
+        "an operator of thousands of groups is ended before it has looked at all of them",
+        "health:Health.live",
+        " + KEY_S * self.queue.went_before()",
+        "",
+        UnitTests(
+            "unit/operator/test_reconcile.py::test_a_long_queue_that_gets_on_is_no_sign_of_trouble"
+        ),
+    ),
+    _mutant(
         "own-writes-look-like-news",
         "operator",
         "every own write starts another reconciliation",

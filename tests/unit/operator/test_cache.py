@@ -224,6 +224,15 @@ def test_what_a_group_has_of_its_own_is_kept_of_it_and_no_more() -> None:
     )
 
 
+def test_a_later_version_has_what_changed() -> None:
+    cache = Cache()
+    cache.put(SERVICE, pod() | {"spec": {"type": "ClusterIP"}})
+    assert cache.put(SERVICE, pod(version="2") | {"spec": {"type": "LoadBalancer"}})
+    found = cache.get(SERVICE, "mq", "orders-broker-0")
+    assert found is not None
+    assert found["spec"] == {"type": "LoadBalancer"}
+
+
 def test_objects_that_are_being_deleted_are_known_as_such() -> None:
     cache, ending = Cache(), pod("q", deletionTimestamp="2026-01-01T00:00:00Z")
     cache.put(SERVICE, pod())

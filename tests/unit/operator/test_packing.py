@@ -26,8 +26,9 @@ def test_every_text_comes_back_whatever_came_before(texts: list[tuple[str, bytes
 
 def test_a_text_takes_what_it_has_of_its_own() -> None:
     packer = Packer[str]()
-    packer.pack("", like("orders"))
+    first = packer.pack("", like("orders"))
     packed = packer.pack("", like("invoices"))
+    assert packed.pattern is first.pattern
     assert len(packed.data) < len(like("invoices")) / 20
 
 
