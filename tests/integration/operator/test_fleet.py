@@ -52,4 +52,4 @@ async def _quiet(world: World) -> None:
 
 def _has_setting(world: World) -> bool:
     statefulset = world.require(STATEFULSET, "crates-broker")
-    return statefulset["metadata"]["generation"] > 1
+    return bool(statefulset["metadata"]["generation"] > 1)
