@@ -89,6 +89,14 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
+_format = msgspec.json.Decoder(_Format)
+_heading = msgspec.json.Decoder(Heading)
+_sizes = msgspec.json.Decoder(_Sizes)
+_start = msgspec.json.Decoder(_Start)
+_step = msgspec.json.Decoder(list[Any])
+_end = msgspec.json.Decoder(_End)
+
+
 def written_file(held: HeldSteps, *, process: str, version: str, code: str) -> bytes:
     """The file of a ring; may run in another thread than the core."""
     lines = [_encode(Heading(FORMAT, "raft", version, code, process, held.dropped, held.ended))]
@@ -134,13 +142,13 @@ def steps_of(data: bytes, place: str) -> StepsRead:
     if not lines or len(lines) > LINES_MAX:
         raise NotStepsError(f"{place} holds no steps: {len(lines)} lines.")
     try:
-        form = msgspec.json.decode(lines[0], type=_Format).format
+        form = _format.decode(lines[0]).format
         if form != FORMAT:
             raise NotStepsError(
                 f"{place} has format {form}, and this version reads {FORMAT}: use the version that "
                 "took the bundle."
             )
-        heading = msgspec.json.decode(lines[0], type=Heading)
+        heading = _heading.decode(lines[0])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise NotStepsError(f"{place} holds no steps: {error}.") from None
     if not _is_whole(lines):
@@ -150,7 +158,7 @@ def steps_of(data: bytes, place: str) -> StepsRead:
 
 def _is_whole(lines: list[bytes]) -> bool:
     try:
-        return msgspec.json.decode(lines[-1], type=_End).end == len(lines)
+        return _end.decode(lines[-1]).end == len(lines)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return False
 
@@ -172,15 +180,15 @@ class _Reading:
 
     def _line(self, line: bytes) -> None:
         if line.startswith(b"["):
-            step = msgspec.json.decode(line, type=list[Any])
+            step = _step.decode(line)
             if not self._found or not 1 <= len(step) <= 4 or not isinstance(step[0], str):
                 raise NotStepsError(f"{self._place}: {shown(step)} is no step behind a state.")
             self._found[-1].steps.append(step)
         elif line.startswith(b'{"sizes"'):
-            sizes = msgspec.json.decode(line, type=_Sizes)
+            sizes = _sizes.decode(line)
             self._sizes[sizes.sizes] = sizes
         else:
-            self._found.append(self._start(msgspec.json.decode(line, type=_Start)))
+            self._found.append(self._start(_start.decode(line)))
 
     def _start(self, start: _Start) -> StretchRead:
         known = self._sizes.get(start.log)
