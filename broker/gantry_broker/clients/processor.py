@@ -264,7 +264,9 @@ class ClientProcessor:
             RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
         }
         mapped_resets = MappedResets(view, self.mapped, lookups)
-        self.resets = OffsetResets(view, self._sessions, self._writer, self._puller, mapped_resets)
+        self.resets = OffsetResets(
+            view, self._sessions, self._writer, self._puller, mapped_resets, self.pops.parts
+        )
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self.traffic, clock)
         self.passing = Passing(view, self._sessions, numbers)

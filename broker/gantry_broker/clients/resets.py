@@ -25,6 +25,7 @@ from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients.mapped.resets import UNSETTLED, MappedResets, Reset
 from gantry_broker.clients.offsets import OffsetWriter
+from gantry_broker.clients.pop.parts import Parts
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.reset_plan import (
     END,
@@ -61,6 +62,7 @@ class OffsetResets:
         writer: writes offsets to the log.
         puller: has pulls that wait, and knows how far groups have pulled.
         mapped: knows where resets of mapped topics are kept.
+        parts: those that consumer groups pop from.
 
     Attributes:
         queues: in which an offset was reset.
@@ -73,6 +75,7 @@ class OffsetResets:
         writer: OffsetWriter,
         puller: Puller,
         mapped: MappedResets,
+        parts: Parts,
     ) -> None:
         self.queues = 0
         self._view = view
@@ -80,6 +83,7 @@ class OffsetResets:
         self._writer = writer
         self._puller = puller
         self._mapped = mapped
+        self._parts = parts
 
     def reset(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """InvokeBrokerToResetOffset (222)."""
@@ -227,6 +231,8 @@ class OffsetResets:
             is_served = is_online or self._puller.pulled.offset(*place) is not None
             is_served = is_served and self._mapped.leads(group, header.topic, queue_id)
             put_reset(self._view.store.committed, *place, offset, due=is_served)
+            number = (header.group, header.topic, queue_id)
+            self._parts.reset(*number, offset, is_force=header.is_force)
             self._puller.moved(*place)
         self.queues += len(moves)
         if header.request is not None and not self._keep_request(header, header.request, queue_ids):

@@ -12,6 +12,8 @@ holds a later segment, before a consumer group gets anything of it:
 * **Offsets from before.** An offset below this segment was committed by clients that pull, or was
   handed on for a segment that is no more, or is a reset. Segments before that have messages from
   there on are told, the first one first, and this one begins with its first message.
+* **Resets.** One is kept in the newest segment of a group; in those before that the group holds, it
+  counts for who pops from the moment it is made. What is acknowledged from then on stays so.
 * **Order.** In order, nothing of this segment is handed out before all of those before it is done:
   confirmed as such by the groups that hold them. It stays so, as long as nobody resets.
 
@@ -50,7 +52,7 @@ from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.pop.polls import ANY_QUEUE, Place
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import SendOutcome
-from gantry_broker.store.tables.resets import due_reset
+from gantry_broker.store.tables.resets import due_reset, put_reset
 
 LOOK_S = 0.2  # between an answer that says "not yet", or none, and the next question
 IDLE_S = 30.0  # before groups are asked again about one who is not known in a closed segment
@@ -155,6 +157,30 @@ class Parts:
         """The maps of these topics changed."""
         for topic in topics:
             self._held.pop(topic, None)
+
+    def reset(self, group: str, topic: str, number: int, offset: int, *, is_force: bool) -> None:
+        """The newest segment of a queue that this group holds keeps a reset of a consumer group.
+
+        If it pops, the older ones follow at once: other groups leave them to this one. Where it has
+        not begun it will be told. Who pulls has all offsets that count in the newest.
+
+        Args:
+            group: the consumer group.
+            topic: of the queue.
+            number: of the queue.
+            offset: where it is to go on.
+            is_force: also forward; otherwise where it is further back it stays.
+        """
+        committed = self._view.store.committed
+        parts = self._parts(topic).get(number, [])
+        for part in parts:
+            self._passed.pop(QueueId(group, topic, part.queue_id), None)
+        for part in parts[:-1]:
+            assert part.end is not None, "only the newest one takes messages"
+            queue = QueueId(group, topic, part.queue_id)
+            now, at = committed.query(*queue), min(max(offset, part.start), part.end)
+            if now is not None and self._book.may_have(*queue) and (is_force or at < now):
+                put_reset(committed, *queue, at, due=False)
 
     # ---- one segment
 
@@ -311,7 +337,7 @@ class Parts:
                     self._answered(queue, is_settled=False)
 
             at = max(offset, first.segment.start)
-            self._tell(queue, first, at, is_reset=is_reset, told=told)
+            self._tell(queue, first, at, told)
 
         tell([one for one in part.with_messages if one.end > offset and not self._is_gone(one)])
 
@@ -335,23 +361,15 @@ class Parts:
         code = RequestCode.QUERY_CONSUMER_OFFSET
         self._send(queue, item, code, to_ext(header), lambda outcome: heard(_offset(outcome)))
 
-    def _tell(
-        self,
-        queue: QueueId,
-        item: Earlier,
-        at: int,
-        *,
-        is_reset: bool,
-        told: Callable[[bool], None],
-    ) -> None:
+    def _tell(self, queue: QueueId, item: Earlier, at: int, told: Callable[[bool], None]) -> None:
         """Have the consumer group go on from ``at`` in an earlier segment.
 
-        Another group's own reset counts there. Where the consumer group has an offset, it stays.
+        Where it has an offset, that stays: a reset was kept there when it was made.
         """
         own = self._own(queue, item)
         if own is not None:
             is_new = self._view.store.committed.query(*own) is None
-            told(self._book.commit(own, at) if is_reset or is_new else True)
+            told(self._book.commit(own, at) if is_new else True)
             return
         header = UpdateConsumerOffsetRequestHeader(
             queue.group, queue.topic, item.segment.queue_id, at

@@ -8,14 +8,16 @@ import pytest
 from gantry_broker.clients import offsets
 from gantry_broker.clients.mapped.committed_later import CommittedLater
 from gantry_broker.clients.mapped.places import AS_POPPED, IF_NONE_KEPT, PHYSICAL, parts_held
-from gantry_broker.store.tables.resets import due_reset, put_reset
+from gantry_broker.store.tables.resets import due_reset
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.errors import Busy
 from gantry_protocol.queue_map import MAPPED_QUEUES_MAX, MappedQueue, QueueMap, Segment
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Index
-from support.mapped_group import BEYOND, HERE, SERVING, THERE, TOPIC, MappedGroup
+from support.mapped_group import BEYOND, HERE, SERVING, STATIC, THERE, TOPIC, MappedGroup
 from support.pops import GROUP, Consumer
+
+from .test_resets import join
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
@@ -26,7 +28,9 @@ CAME = MappedQueue((Segment(THERE, 0, 0), Segment(HERE, 40, AGAIN)), "", 1)
 BACK = MappedQueue(
     (Segment(HERE, 0, 0), Segment(THERE, 2, AGAIN), Segment(HERE, 5, 2 * AGAIN)), "", 2
 )
+LEFT = MappedQueue((*BACK.segments, Segment(THERE, 6, 3 * AGAIN)), "", 3)
 QUERY, COMMIT = RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET
+RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 FROM_END = {"initMode": 1}
 IN_ORDER = {"order": "true", "queueId": 0}
 
@@ -232,20 +236,85 @@ async def test_an_offset_from_before_leads_earlier_segments_back(mapped, consume
     assert list(await popped(consumer)) == ["a"]
 
 
-async def test_a_reset_leads_the_older_segments_of_the_group_back(mapped, consumer) -> None:
-    mapped.tell(BACK)
+def reset(
+    mapped: MappedGroup, offset: int = -1, *, is_force: bool = True, first: int | None = None
+) -> None:
+    """By an administrator; to the end by default. Another group says which offset is its first."""
+    ext = {"topic": TOPIC, "group": GROUP, "queueId": 0, "timestamp": -1, "offset": offset}
+    asked = mapped.ask(RESET, {**ext, "isForce": is_force})
+    if first is not None:
+        mapped.masters.answer(0, {"offset": str(first)})
+    mapped.group.confirm()
+    assert mapped.code(asked) == 0
+
+
+@pytest.mark.parametrize("is_online", [False, True], ids=["offline", "online"])
+@pytest.mark.parametrize("queue", [BACK, LEFT], ids=["it-takes-messages", "it-has-left"])
+async def test_a_reset_leads_the_older_segments_of_the_group_back(
+    mapped, consumer, queue, *, is_online: bool
+) -> None:
+    """Whether it is due in the newest one or not, and at once."""
+    mapped.tell(queue)
+    if is_online:
+        join(mapped, STATIC)
     fill(mapped, "a", "b", queue_id=0)
     fill(mapped, "c", queue_id=2 * AGAIN)
     for body, receipt in (await popped(consumer)).items():
         assert (await consumer.ack(receipt, topic=TOPIC)).code == 0, body
     committed = mapped.group.store.committed
     assert (committed.query(GROUP, TOPIC, 0), committed.query(GROUP, TOPIC, 2 * AGAIN)) == (2, 6)
-    put_reset(committed, GROUP, TOPIC, 2 * AGAIN, 1, due=True)
-    await popped(consumer)
-    mapped.masters.answer(0)  # of the segment in between, whose group keeps its own reset
+    reset(mapped, 1)
+    is_due = due_reset(committed, GROUP, TOPIC, 2 * AGAIN) is not None
+    assert is_due is (is_online and queue is BACK)
+    again = await popped(consumer)
+    assert list(again) == ["b"]
+    assert (await consumer.ack(again["b"], topic=TOPIC)).code == 0
+    assert asked(mapped) == [(THERE, COMMIT, str(AGAIN), True)]
+    mapped.masters.answer(0)  # whose group keeps its own reset
     await asyncio.sleep(0.01)
-    assert list(await popped(consumer)) == ["b", "c"]
+    assert list(await popped(consumer)) == ["c"]
     assert due_reset(committed, GROUP, TOPIC, 2 * AGAIN) is None
+
+
+async def test_what_was_acknowledged_since_a_reset_does_not_come_again(mapped, consumer) -> None:
+    """The group that has what is in front of it answers late."""
+    ends = ((THERE, 0, 0), (HERE, 2, AGAIN), (HERE, 3, 2 * AGAIN))
+    mapped.tell(MappedQueue(tuple(Segment(*end) for end in ends), "", 2))
+    fill(mapped, "a", queue_id=AGAIN)
+    fill(mapped, "b", queue_id=2 * AGAIN)
+    for receipt in (await popped(consumer)).values():
+        assert (await consumer.ack(receipt, topic=TOPIC)).code == 0
+    reset(mapped, 1, first=0)
+    again = await popped(consumer)
+    assert list(again) == ["a"]
+    assert (await consumer.ack(again["a"], topic=TOPIC)).code == 0
+    mapped.masters.answer(0)
+    await asyncio.sleep(0.01)
+    assert list(await popped(consumer)) == ["b"]
+
+
+@pytest.mark.parametrize(("is_force", "left"), [(False, ["a", "b"]), (True, [])])
+async def test_only_by_force_a_reset_leads_older_segments_on(
+    mapped, consumer, is_force: bool, left: list[str]
+) -> None:
+    mapped.tell(LEFT)
+    fill(mapped, "a", "b", queue_id=0)
+    fill(mapped, "c", queue_id=2 * AGAIN)
+    await consumer.ack((await popped(consumer))["c"], topic=TOPIC)
+    reset(mapped, is_force=is_force)
+    await asyncio.sleep(10.1)
+    assert list(await popped(consumer)) == left
+
+
+async def test_a_reset_of_who_pulls_is_in_the_newest_segment_alone(mapped, consumer) -> None:
+    """It would seem to lag behind in the others, where nobody of it commits any more."""
+    mapped.tell(LEFT)
+    fill(mapped, "a", "b", queue_id=0)
+    fill(mapped, "c", queue_id=2 * AGAIN)
+    committed = mapped.group.store.committed
+    committed.commit(GROUP, TOPIC, 0, 2)
+    reset(mapped, 1)
+    assert (committed.query(GROUP, TOPIC, 0), committed.query(GROUP, TOPIC, 2 * AGAIN)) == (2, 1)
 
 
 async def test_another_group_may_have_an_older_segment_led_back(mapped, consumer) -> None:
@@ -296,6 +365,30 @@ async def test_in_order_own_segments_wait_for_each_other(mapped, consumer) -> No
     await popped(consumer, **IN_ORDER)
     await asyncio.sleep(0.01)
     assert list(await popped(consumer, **IN_ORDER)) == ["c"]
+
+
+async def test_in_order_all_begins_anew_after_a_reset(mapped, consumer) -> None:
+    ends = ((0, 0), (2, 2 * AGAIN), (3, 4 * AGAIN))
+    mapped.tell(MappedQueue(tuple(Segment(HERE, *end) for end in ends), "", 4))
+    fill(mapped, "a", "b", queue_id=0)
+    fill(mapped, "c", queue_id=2 * AGAIN)
+    fill(mapped, "d", queue_id=4 * AGAIN)
+
+    async def take(*bodies: str) -> None:
+        for body in bodies:
+            found: dict[str, str] = {}
+            while not found:
+                found = await popped(consumer, **IN_ORDER, maxMsgNums=1)
+                await asyncio.sleep(0.3)
+            assert list(found) == [body]
+            assert (await consumer.ack(found[body], topic=TOPIC)).code == 0
+
+    await take("a", "b", "c", "d")
+    reset(mapped, 1)
+    again = await popped(consumer, **IN_ORDER)
+    assert list(again) == ["b"]
+    assert (await consumer.ack(again["b"], topic=TOPIC)).code == 0
+    await take("c", "d")
 
 
 async def test_what_is_done_is_told_once_it_is_confirmed(mapped, consumer) -> None:
