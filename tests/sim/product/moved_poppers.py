@@ -7,22 +7,25 @@ queue does. In the group that takes queues in order no job is handed out for the
 those in front of it are acknowledged, in whichever broker groups they are.
 
 One group comes once queues have moved, and wants what is new: nothing that was there before it came
-is handed out to it.
+is handed out to it. One is moved back now and then, by an administrator: it is owed all that stands
+behind that place, in whichever broker groups, once more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.headers.brokeradmin import ResetOffsetRequestHeader
+from gantry_protocol.headers.codec import to_ext
 from sim.kernel.world import Violation
 from sim.product import mapped
 from sim.product.line import Line, send_ext
 from sim.product.mapped import QUEUES, STATIC, Mapped
-from sim.product.poppers import BODY, Place, Poppers, Receipt
+from sim.product.poppers import BODY, WITHIN_S, Job, Place, Poppers, Receipt
 from sim.product.workload import Clients
 
 if TYPE_CHECKING:
@@ -34,8 +37,16 @@ if TYPE_CHECKING:
     from sim.product.workload import Told
 
 NEW, ORDERED = "any", "ordered"
-LATE = "late"
+LATE, BACK = "late", "back"
 COMES_S = (3.0, 9.0)  # when somebody late does, since the topic is there
+BACK_EACH = 0.2  # turns of one that is moved back
+
+
+class Holders(NamedTuple):
+    """The broker groups that have parts of a queue, by the map of an epoch."""
+
+    groups: frozenset[str]
+    epoch: int
 
 
 class Mover(Mapped):
@@ -51,6 +62,16 @@ class Mover(Mapped):
     def is_there(self) -> bool:
         """Whether each group has the topic."""
         return self._is_there
+
+    def holders(self, number: int) -> Holders | None:
+        """Of a queue that does not move; None: it does, or some of them do not know it yet."""
+        known = self._map()
+        if known is None or known.queues[number].target:
+            return None
+        groups = {segment.group for segment in known.queues[number].segments}
+        if not all(self._knows(name, known.epoch) for name in groups):
+            return None
+        return Holders(frozenset(groups), known.epoch)
 
     @property
     def is_settled(self) -> bool:
@@ -74,12 +95,14 @@ class MovedPoppers(Poppers):
 
     topic = mapped.TOPIC
     queues = (-1, -1, *range(QUEUES))
-    hasty = (LATE,)
+    hasty = (LATE, BACK)
 
     def __init__(self, cluster: Cluster, watch: Told, mover: Mover) -> None:
         super().__init__(cluster, watch)
         self._mover = mover
-        self._jobs[LATE] = {}
+        self._jobs |= {LATE: {}, BACK: {}}
+        self._led_back: set[Place] = set()  # jobs that may come more than once
+        self._left_out: set[Place] = set()  # jobs in front of a place that it was moved to
         self._before_late: set[Place] | None = None  # what was there when that group came
 
     def _make_topic(self) -> None:
@@ -94,7 +117,7 @@ class MovedPoppers(Poppers):
 
             self._cluster.client(f"jobs-{number}", send).boot()
         self._start_consumers((NEW, ORDERED))
-        self._start_consumers((LATE,), members=1)
+        self._start_consumers((LATE, BACK), members=1)
 
     def _begins_at(self, group: str) -> int:
         return 1 if group in (NEW, LATE) else 0
@@ -107,7 +130,7 @@ class MovedPoppers(Poppers):
                 first[group, number] = min(offset, first.get((group, number), offset))
         return [
             (group, place)
-            for group in (NEW, ORDERED, LATE)
+            for group in (NEW, ORDERED, LATE, BACK)
             for place in self._sent
             if not (group in (NEW, LATE) and place[1] < first.get((group, place[0]), place[1] + 1))
             and not self._is_done(group, place)
@@ -125,11 +148,52 @@ class MovedPoppers(Poppers):
                 await asyncio.sleep(0.1)
             await asyncio.sleep(rng.uniform(*COMES_S))
             self._before_late = set(self._sent)
+        if group == BACK and self._sent and not self._stops and rng.random() < BACK_EACH:
+            await self._go_back(dict(lines), rng)
+
+    async def _go_back(self, lines: dict[str, Line], rng: Random) -> None:
+        """Have a group take a queue from an earlier place on.
+
+        What stands before that place and is not done may be left out from then on. What stands
+        behind it is owed again if all groups that have a part of the queue say that it is done.
+        They follow one after the other, so a job may be done once more before it comes again. Nor
+        is it owed while one in front may be in flight: it counts as done then, and no more.
+        """
+        number, target = rng.choice(self._sent)
+        jobs = self._jobs[BACK]
+        asked = [place for place in {*self._sent, *jobs} if place[0] == number]
+        is_clear = all(self._is_over((number, at)) for at in range(target + 1))
+        self._left_out.difference_update(place for place in asked if place[1] >= target)
+        self._led_back.update(place for place in asked if place[1] >= target)
+        for place in asked:
+            jobs[place] = Job(maybe_done=place[1] < target or self._is_done(BACK, place))
+        header = to_ext(ResetOffsetRequestHeader(self.topic, BACK, -1, True, number, target))
+        holders = self._mover.holders(number)
+        is_done = holders is not None
+        for name, line in lines.items():  # as administrators' tools do
+            code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+            answer = await line.ask(code, header, within_s=WITHIN_S)
+            if holders is not None and name in holders.groups:
+                is_done &= answer is not None and answer.code == ResponseCode.SUCCESS
+        if is_done and self._mover.holders(number) == holders:
+            self._left_out.update((number, at) for at in range(target))
+            self._cluster.world.count("popped-back" if is_clear else "popped-on")
+            for place in asked:
+                jobs[place].maybe_done |= place[1] < target
+                jobs[place].maybe_done &= place[1] < target or not is_clear
+
+    def _is_over(self, place: Place) -> bool:
+        """Whether a job is surely not in flight, of the group that is moved back."""
+        job = self._jobs[BACK].get(place)
+        return place in self._left_out or (job is not None and job.done_us is not None)
 
     def _given(self, group: str, receipt: Receipt, asked_us: int, invisible_ms: int) -> None:
         """Raises Violation: it was there before a group came that wants what is new."""
         if group == LATE and self._before_late and receipt.place in self._before_late:
             raise Violation(f"it was there before {LATE} came, and is handed out: {receipt}")
+        if group == BACK and receipt.place in self._led_back:
+            self._jobs[BACK][receipt.place] = Job()
+            self._left_out.discard(receipt.place)
         super()._given(group, receipt, asked_us, invisible_ms)
 
     def _lines_of(self, client: Session) -> list[tuple[str, Line]]:

@@ -67,7 +67,7 @@ KNOWN = (ResponseCode.SUCCESS, *REFUSED)
 Place = tuple[int, int]  # queue id and offset: a send that was repeated is two jobs
 
 
-class _Job(msgspec.Struct):
+class Job(msgspec.Struct):
     """A job as one group sees it.
 
     Attributes:
@@ -162,7 +162,7 @@ class Poppers(Clients):
     def __init__(self, cluster: Cluster, watch: Told) -> None:
         super().__init__(cluster)
         self._watch = watch
-        self._jobs: dict[str, dict[Place, _Job]] = {group: {} for group in GROUPS}
+        self._jobs: dict[str, dict[Place, Job]] = {group: {} for group in GROUPS}
         self._sent: list[Place] = []  # acknowledged
         self._begun_us: dict[Place, int] = {}  # when one of them was sent
         self._ids: dict[Place, str] = {}
@@ -230,7 +230,7 @@ class Poppers(Clients):
 
     def _explains(self, place: Place, claim: _Claim) -> bool:
         """Whether a job was there at the time, and not done."""
-        job = self._jobs[claim.group].get(place, _Job())
+        job = self._jobs[claim.group].get(place, Job())
         over_us = [job.done_us or math.inf]
         if claim.group == FEW:
             over_us.append(self._dead_us.get(self._ids[place], math.inf))
@@ -364,7 +364,7 @@ class Poppers(Clients):
                 job.done_us, job.is_sure = job.done_us or now_us, True
                 self._cluster.world.count("acked by batch")
 
-    def _is_own(self, job: _Job, now_us: int) -> bool:
+    def _is_own(self, job: Job, now_us: int) -> bool:
         """Whether nobody else can have had a job since it was handed out, nor the dead letters.
 
         Another master counts its time by another wall clock.
@@ -377,7 +377,7 @@ class Poppers(Clients):
         self._ids[receipt.place] = receipt.id  # of a repeated send, too
         if group == FEW:
             self._judge_tries(receipt, asked_us)
-        job = self._jobs[group].setdefault(receipt.place, _Job())
+        job = self._jobs[group].setdefault(receipt.place, Job())
         if job.done_us is not None and asked_us > job.done_us:
             raise Violation(f"done at {job.done_us}, and handed out: {receipt}")
         if int(receipt.pop_ms) < job.pop_ms:
