@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import count
+from itertools import count, cycle
 from typing import Any, Final
 
 import pytest
@@ -15,6 +15,12 @@ from support.patience import PATIENCE_S
 from support.sabotage import NAMESPACE, NEIGHBOUR, VICTIM, Sabotage
 
 _TURNS: Final = count(1000)
+_SPOILS: Final = {
+    name: cycle([{names.LABEL_ROLE: "spoilt"}, {names.LABEL_TRAFFIC: names.TRAFFIC_OFF}])
+    for name in (VICTIM, NEIGHBOUR)
+}
+"""Another label each time: who takes back the very same one again and again fights the operator,
+which says so and waits."""
 
 
 async def is_answered(api: ContractApi, sabotage: Sabotage) -> None:
@@ -56,9 +62,8 @@ async def goes_on(api: ContractApi, name: str, *, labels: bool = True, status: b
     if status:
         await api.until(path, lambda one: _seen(one) >= generation)
     if labels:
+        patch = {"metadata": {"labels": next(_SPOILS[name])}}
         for pod in await _pods_of(api, name):
-            marks = {names.LABEL_ROLE: "spoilt", names.LABEL_TRAFFIC: names.TRAFFIC_OFF}
-            patch = {"metadata": {"labels": marks}}
             await api.merge(POD.path(NAMESPACE, pod["metadata"]["name"]), patch)
         await _until(lambda: _are_labelled(api, name), f"labels of {name}")
 
