@@ -49,7 +49,7 @@ class CliCluster:
         """
         spun = self.spun() if args[:2] == ("local", "down") else []
         done = self._module("gantry_cli", *args, text=text)
-        assert spun == [], "the operator repeats itself without a change"
+        assert spun == [], f"the operator repeats itself without a change: {spun[:3]}"
         return done
 
     def spun(self) -> list[str]:
