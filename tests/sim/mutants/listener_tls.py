@@ -44,7 +44,7 @@ MUTANTS = (
     _mutant(
         "further-ports-have-the-first-ones-tls",
         "a listener's port shows no certificate, or another's",
-        "gantry_protocol.remoting.server:RemotingServer.listen_also",
+        "gantry_protocol.remoting.server:RemotingServer._take_from",
         "partial(self._arrived, tls)",
         "partial(self._arrived, self._tls)",
         f"{SERVED}::test_ports_have_their_own_tls_and_all_else_in_common",

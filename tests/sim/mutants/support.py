@@ -12,6 +12,7 @@ _REPORT = "unit/operator/test_report.py::"
 _LOGS = "unit/operator/test_group_logs.py::"
 _DOCTOR = "unit/operator/test_doctor.py::test_what_is_amiss_is_told_with_what_to_do"
 _DECISIONS = "unit/operator/test_decisions.py::"
+_LISTENING = "unit/protocol/test_listening.py::"
 _LOCAL = "unit/controller/admin/test_local_paths.py::"
 _STEPS = "unit/controller/decisions/test_steps.py::"
 _REPLAY = "unit/operator/test_replay.py::"
@@ -298,6 +299,33 @@ MUTANTS = (
         'if not is_loopback(request.remote or ""):',
         "if False:",
         UnitTests(f"{_LOCAL}test_a_pods_process_answers_on_loopback_what_it_answers_nobody_else"),
+    ),
+    _protocol(
+        "clients-of-a-forwarded-port-turned-away",
+        _AREA,
+        "a probe's message, and whoever has a broker's port forwarded, find nobody there",
+        "remoting.server:RemotingServer.listen_also",
+        "if inside is not None:",
+        "if False:",
+        UnitTests(f"{_LISTENING}test_clients_are_served_through_a_forwarded_port"),
+    ),
+    _protocol(
+        "questions-of-a-forwarded-port-turned-away",
+        _AREA,
+        "a probe of a broker's disk and a report's question for steps find nobody there",
+        "process.probes:HttpServer.start",
+        "if inside is not None:",
+        "if False:",
+        UnitTests(f"{_LOCAL}test_a_pods_process_answers_on_loopback_what_it_answers_nobody_else"),
+    ),
+    _protocol(
+        "taken-loopback-port-ends-a-process",
+        _AREA,
+        "of pods in the network of their node only one starts",
+        "process.listening:bind_inside",
+        "except GantryError as error:",
+        "except MemoryError as error:",
+        UnitTests(f"{_LISTENING}test_a_pods_address_has_the_same_port_inside"),
     ),
     _controller(
         "commands-in-a-bundle",
