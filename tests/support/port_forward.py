@@ -19,6 +19,8 @@ async def forward(
     request: web.Request, pods: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
     """GET …/portforward?ports=PORT"""
+    if request.headers.get("Accept", "*/*") != "*/*":
+        raise web.HTTPNotAcceptable(text="406: Not Acceptable", content_type="text/plain")
     (port,) = [int(text) for text in request.query.getall("ports")]
     socket = web.WebSocketResponse(protocols=(PROTOCOL,))
     await socket.prepare(request)

@@ -219,6 +219,7 @@ class KubeApi:
         place = POD.path(namespace, pod, "portforward")
         query = {"ports": str(port)}
         _, url, headers, *_ = await self._request("GET", place, None, query, _JSON)
+        headers = headers | {"Accept": "*/*"}  # a kubelet has a port in no other form
         rest = self._client.rest_client
         if rest.pool_manager is None:
             rest.pool_manager = rest._create_pool_manager()  # noqa: SLF001 -- as its own WsApiClient
