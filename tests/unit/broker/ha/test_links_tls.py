@@ -56,7 +56,7 @@ class Side:
         await self.links.stop()
 
     async def heard(self, kind: type[ev.Event]) -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not (found := [one for one in self.events if isinstance(one, kind)]):
                 await asyncio.sleep(0.001)
         return found[0]
