@@ -7,11 +7,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from gantry_cli.commands.replay import UnusableBundleError, replay
 from gantry_operator.support.bundle import Bundle, packed
 from sim.mutants.planting import Edit, planted
 from sim.raft.world import run_seed
+from support.replay_bundle import replay_bundle
 from support.steps_again import file_of, recorded_cores
 
 VOTE_RULE = Edit(
@@ -35,18 +34,8 @@ def bundle(path: Path, *files: bytes) -> Path:
     return path
 
 
-def run(path: Path, *args: str) -> tuple[int, str]:
-    """Exit code, and standard output or the error's sentence."""
-    done: Result = CliRunner().invoke(replay, [str(path), *args], standalone_mode=False)
-    if isinstance(done.exception, UnusableBundleError):
-        assert done.stdout == ""
-        return done.exception.exit_code, str(done.exception)
-    assert done.exception is None, done.exception
-    return int(done.return_value or 0), done.stdout
-
-
 def test_the_same_steps_are_the_same(files: list[bytes], tmp_path: Path) -> None:
-    code, out = run(bundle(tmp_path / "b.tar.gz", *files))
+    code, out = replay_bundle(bundle(tmp_path / "b.tar.gz", *files))
     assert code == 0
     lines = out.splitlines()
     steps = sum(data.count(b"\n[") for data in files)
@@ -56,14 +45,17 @@ def test_the_same_steps_are_the_same(files: list[bytes], tmp_path: Path) -> None
     )
     assert all(line.endswith(": the same") for line in lines[:-1])
     assert lines[0].startswith("2026-11-30T00:00:00+00:00 raft/controller-0.jsonl: steps ")
-    assert run(bundle(tmp_path / "c.tar.gz", *files), "--differences") == (0, lines[-1] + "\n")
+    assert replay_bundle(bundle(tmp_path / "c.tar.gz", *files), "--differences") == (
+        0,
+        lines[-1] + "\n",
+    )
 
 
 def test_a_bug_that_was_planted_since_is_named(files: list[bytes], tmp_path: Path) -> None:
     path = bundle(tmp_path / "b.tar.gz", *files)
     with planted((VOTE_RULE,)):
-        code, out = run(path, "--differences")
-        code_json, out_json = run(path, "--differences", "-o", "json")
+        code, out = replay_bundle(path, "--differences")
+        code_json, out_json = replay_bundle(path, "--differences", "-o", "json")
     assert (code, code_json) == (1, 1)
     first = out.splitlines()[1]
     assert first.startswith("  differs at step ")
@@ -80,14 +72,14 @@ def test_a_bug_that_was_planted_since_is_named(files: list[bytes], tmp_path: Pat
 def test_other_code_is_said_to_be_other(files: list[bytes], tmp_path: Path) -> None:
     start = files[0].index(b'"code":"') + 8
     other = files[0][:start] + b"0123456789abcdef" + files[0][start + 16 :]
-    code, out = run(bundle(tmp_path / "b.tar.gz", other))
+    code, out = replay_bundle(bundle(tmp_path / "b.tar.gz", other))
     assert code == 0
     assert "recorded by version 0.1.0 with other code of the core (0123456789abcdef, here " in out
 
 
 def test_a_recording_that_had_ended_says_so(files: list[bytes], tmp_path: Path) -> None:
     ended = files[0].replace(b'"ended":""', b'"ended":"ValueError: x"', 1)
-    code, out = run(bundle(tmp_path / "b.tar.gz", ended))
+    code, out = replay_bundle(bundle(tmp_path / "b.tar.gz", ended))
     assert (code, "the recording had ended before: ValueError: x" in out) == (0, True)
 
 
@@ -95,7 +87,9 @@ def test_a_recording_that_had_ended_says_so(files: list[bytes], tmp_path: Path) 
 def test_a_file_that_is_cut_off_is_refused(
     files: list[bytes], tmp_path: Path, share: float
 ) -> None:
-    code, says = run(bundle(tmp_path / "b.tar.gz", files[0][: int(len(files[0]) * share)]))
+    code, says = replay_bundle(
+        bundle(tmp_path / "b.tar.gz", files[0][: int(len(files[0]) * share)])
+    )
     assert code == 2
     assert "raft/controller-0.jsonl" in says
 
@@ -105,14 +99,14 @@ def test_rotten_bytes_of_a_bundle_are_refused(files: list[bytes], tmp_path: Path
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0x55
     path.write_bytes(data)
-    code, says = run(path)
+    code, says = replay_bundle(path)
     assert code == 2
     assert says.startswith(str(path))
 
 
 def test_another_format_is_refused(files: list[bytes], tmp_path: Path) -> None:
     newer = files[0].replace(b'"format":1', b'"format":2', 1)
-    code, says = run(bundle(tmp_path / "b.tar.gz", newer))
+    code, says = replay_bundle(bundle(tmp_path / "b.tar.gz", newer))
     assert code == 2
     assert "raft/controller-0.jsonl has format 2, and this version reads 1" in says
 
@@ -121,5 +115,5 @@ def test_a_file_elsewhere_in_the_archive_is_none_of_ours(tmp_path: Path) -> None
     path = tmp_path / "b.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         archive.add(__file__, "gantry-report/logs/raft/controller-0.jsonl")
-    code, says = run(path)
+    code, says = replay_bundle(path)
     assert (code, "holds no decisions" in says) == (2, True)

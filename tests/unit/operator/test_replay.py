@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from gantry_cli.commands.replay import UnusableBundleError, replay
 from gantry_operator.cache import Key
 from gantry_operator.decisions.recorder import DecisionRing, written
 from gantry_operator.plan import broker, broker_steps, plan
@@ -20,6 +18,7 @@ from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.support import replay as module
 from gantry_operator.support.bundle import Bundle, packed
 from support.decided_again import recorder
+from support.replay_bundle import replay_bundle
 from unit.operator.world import NEW, NOW, OLD, broker_world, pod, view
 
 Json = dict[str, Any]
@@ -67,16 +66,6 @@ def bundle(path: Path, *files: Any) -> Path:
     return path
 
 
-def run(path: Path, *args: str) -> tuple[int, str]:
-    """Exit code, and standard output or the error's sentence."""
-    done: Result = CliRunner().invoke(replay, [str(path), *args], standalone_mode=False)
-    if isinstance(done.exception, UnusableBundleError):
-        assert done.stdout == ""
-        return done.exception.exit_code, str(done.exception)
-    assert done.exception is None, done.exception
-    return int(done.return_value or 0), done.stdout
-
-
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     """What the right code decides about a roll."""
@@ -87,7 +76,7 @@ def good(tmp_path: Path) -> Path:
 
 
 def test_decisions_that_are_the_same(good: Path) -> None:
-    code, out = run(good)
+    code, out = replay_bundle(good)
     *lines, last = out.splitlines()
     assert (code, last) == (0, "5 decisions of version 0.1.0: 5 the same, 0 otherwise.")
     assert lines[0].startswith("2026-11-21T12:00:00.000Z BrokerGroup mq/orders: ")
@@ -138,7 +127,7 @@ def test_a_bug_is_shown_by_the_decision_that_it_changes(
     """The bundle is of the right code; it is made again by code with a bug."""
     where, name, planted, expected = BUGS[bug]
     monkeypatch.setattr(where, name, planted)
-    code, out = run(good, "-o", "json")
+    code, out = replay_bundle(good, "-o", "json")
     found = [json.loads(line) for line in out.splitlines()]
     assert code == 1
     moves = {
@@ -148,7 +137,7 @@ def test_a_bug_is_shown_by_the_decision_that_it_changes(
         if re.fullmatch(r"actions\[\d+\]", one["path"]) and "CheckAgain" not in one["now"]
     }
     assert moves == expected
-    _, text = run(good, "--differences")
+    _, text = replay_bundle(good, "--differences")
     *lines, last = text.splitlines()
     assert last == "5 decisions of version 0.1.0: 4 the same, 1 otherwise."
     ((recorded, now),) = expected.values()
@@ -163,7 +152,7 @@ def test_a_word_that_differs_is_shown_at_its_place(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker, "STEP_CHECK_S", 7.0)
-    code, out = run(good, "--differences")
+    code, out = replay_bundle(good, "--differences")
     assert code == 1
     told = re.findall(r"^  differs at actions\[\d\]\.(.*)$", out, re.MULTILINE)
     assert told == ["CheckAgain.after_s: recorded 2.0, now 7.0"] * 5
@@ -174,7 +163,7 @@ def test_a_planner_that_fails_is_a_difference(good: Path, monkeypatch: pytest.Mo
         raise KeyError("spec")
 
     monkeypatch.setattr(broker_steps, "_replace_next", failing)
-    code, out = run(good, "--differences")
+    code, out = replay_bundle(good, "--differences")
     assert code == 1
     assert out.count("now fails with KeyError: 'spec'") == 4
 
@@ -187,7 +176,7 @@ def test_a_file_that_is_cut_off(good: Path, tmp_path: Path) -> None:
     for length in (0, 1, 10, 100, len(data) // 2, len(data) - 9):
         path = tmp_path / "cut"
         path.write_bytes(data[:length])
-        code, text = run(path)
+        code, text = replay_bundle(path)
         assert code == 2
         assert text.startswith(f"{path} is no whole bundle of kubectl gantry report: ") or (
             length == 0 and "holds no decisions" in text
@@ -234,7 +223,7 @@ def test_a_file_of_another_hand_is_refused_in_a_sentence(tmp_path: Path, what: s
     data, said = BAD[what]
     if isinstance(data, dict) and "format" not in data:
         data = changed(**data)
-    code, text = run(bundle(tmp_path / "bad.tar.gz", data))
+    code, text = replay_bundle(bundle(tmp_path / "bad.tar.gz", data))
     assert (code, text.count("\n")) == (2, 0)
     assert said in text
 
@@ -243,14 +232,14 @@ def test_an_archive_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "bomb.tar.gz"
     path.write_bytes(gzip.compress(bytes(3_000_000)))
     monkeypatch.setattr(module, "UNPACKED_MAX", 1_000_000)
-    code, text = run(bundle(path, b" " * 3_000_000))
+    code, text = replay_bundle(bundle(path, b" " * 3_000_000))
     assert (code, text) == (2, f"{path}: it unpacks to more than 1000000 bytes.")
     monkeypatch.undo()
     monkeypatch.setattr(module, "FILE_BYTES_MAX", 1000)
-    code, text = run(path)
+    code, text = replay_bundle(path)
     assert (code, text) == (2, f"{path}: operator-0.json has more than 1000 bytes.")
     monkeypatch.setattr(module, "FILES_MAX", 1)
-    code, text = run(path)
+    code, text = replay_bundle(path)
     assert (code, text) == (2, f"{path}: it has more than 1 files.")
 
 
@@ -267,7 +256,7 @@ def test_names_and_links_of_an_archive_lead_nowhere(tmp_path: Path) -> None:
             archive.addfile(entry)
     path = tmp_path / "links.tar.gz"
     path.write_bytes(out.getvalue())
-    code, text = run(path)
+    code, text = replay_bundle(path)
     assert (code, "\x1b" in text) == (2, False)
     assert "decisions/??2J.json holds no decisions" in text
 
@@ -275,7 +264,7 @@ def test_names_and_links_of_an_archive_lead_nowhere(tmp_path: Path) -> None:
 def test_nothing_of_a_bundle_commands_a_terminal(tmp_path: Path) -> None:
     found = file_of(recorded(roll()[:1]))
     found["decisions"][0] |= {"name": "x\x1b[2J", "failure": "\x1b]0;x\x07"}
-    code, out = run(bundle(tmp_path / "x.tar.gz", found))
+    code, out = replay_bundle(bundle(tmp_path / "x.tar.gz", found))
     assert (code, "\x1b" in out, "\x07" in out) == (1, False, False)
 
 
@@ -290,11 +279,11 @@ def test_nothing_of_a_bundle_commands_a_terminal(tmp_path: Path) -> None:
     ids=["forms", "manifests", "long", "status"],
 )
 def test_actions_that_nobody_plans_are_differences(tmp_path: Path, actions: list[Json]) -> None:
-    code, out = run(bundle(tmp_path / "x.tar.gz", changed(actions=actions)))
+    code, out = replay_bundle(bundle(tmp_path / "x.tar.gz", changed(actions=actions)))
     assert code == 1
     assert max(map(len, out.splitlines())) < 1000
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    code, text = run(tmp_path / "none.tar.gz")
+    code, text = replay_bundle(tmp_path / "none.tar.gz")
     assert (code, text) == (2, f"{tmp_path}/none.tar.gz cannot be read: No such file or directory.")
