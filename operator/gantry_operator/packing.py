@@ -1,8 +1,7 @@
 """Texts that are much alike, as thousands of StatefulSets are: each is kept as what is its own.
 
 The first text of a place is the pattern of those that follow there: a compressor that has seen it
-names its parts instead of repeating them. Measured: the objects of a settled broker group take
-1.5 KB instead of 17, and a text is packed in about 20 µs and unpacked in 6, less than its decoding.
+names its parts instead of repeating them. To unpack a text takes less than its decoding.
 
 A text that is clearly longer than the pattern is the next one, since what a resource was when it
 was created says little of what its status will say. What was packed before keeps its own, so there
