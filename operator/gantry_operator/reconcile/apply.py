@@ -71,6 +71,19 @@ LATE_WATCH_S = 2.0
 """Until the next look at a finalizer that the API server says is needed."""
 OFF_RECORD_AGAIN_S = 30.0
 """After the controllers refused to retire a group or to forget a member."""
+_UNHEARD = (
+    act.Declare,
+    act.FenceMember,
+    act.UnfenceMember,
+    act.RetireGroup,
+    act.ForgetMember,
+    act.EndDrain,
+    act.ChangeMembers,
+)
+"""Changes of the record that the status tells of, and the quorum's watch stream perhaps not.
+
+What is declared or fenced is in no line of it, and what came and went between two lines is no news.
+"""
 _log = log.get("apply")
 
 
@@ -214,7 +227,7 @@ class Applier:
             ):
                 outcome.dropped = await self._disrupt(key, seen, action, self._admin(key, seen))
                 outcome.disruption = "" if outcome.dropped else type(action).__name__
-                outcome.again |= isinstance(action, act.ChangeMembers) and not outcome.dropped
+                outcome.again |= isinstance(action, _UNHEARD) and not outcome.dropped
                 _log.info(
                     "step dropped" if outcome.dropped else "step taken",
                     **_facts(key, action),
@@ -222,8 +235,7 @@ class Applier:
                 )
             case act.Declare() | act.ReportGone() | act.UnfenceMember():
                 await self._tell(key, self._admin(key, seen), action)
-                # The status tells of what is declared, and the quorum's watch stream does not.
-                outcome.again |= isinstance(action, act.Declare)
+                outcome.again |= isinstance(action, _UNHEARD)
             case act.DeclareFronts() | act.RemoveFronts():
                 await self._lead(key, self._admin(key, seen), action)
                 outcome.again = True
@@ -316,6 +328,7 @@ class Applier:
             outcome.check_after_s = outcome.check_after_s or OFF_RECORD_AGAIN_S
         else:
             _log.info("record changed", **_facts(key, action))
+            outcome.again |= isinstance(action, _UNHEARD)
 
     async def retire_departed(self, key: Key) -> None:
         """Retires a group whose resource does not exist; see `departed`."""

@@ -56,6 +56,7 @@ class FakeQuorum:
         self.learners: set[int] = set()
         self.leader = 1
         self.term = 2
+        self.mute = False  # the stream says that it lives, and nothing else
         self.silent: set[int] = set()  # members that the leader does not hear
         self.frozen = asyncio.Event()  # set: as after SIGSTOP, connections open and nothing comes
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
@@ -307,7 +308,7 @@ class FakeQuorum:
         first = True
         while not self.frozen.is_set():
             lines = ['{"index": 1, "heartbeat": true}']
-            changed = self._news()  # there is one reader
+            changed = [] if self.mute else self._news()  # there is one reader
             for name in list(self.groups) if first else changed:
                 view = self.view(name)
                 event = {

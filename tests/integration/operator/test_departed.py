@@ -55,23 +55,40 @@ async def test_a_group_whose_pods_are_kept_goes_on(world: World) -> None:
     assert world.require(STATEFULSET, "orders-broker")
 
 
+GHOST: dict[str, Any] = {
+    "brokerId": 9,
+    "address": "10.0.0.99:10911",
+    "podUid": "removed",
+    "incarnation": "n9",
+    "alive": False,
+    "inSync": False,
+}
+
+
+def listed(world: World) -> list[int]:
+    status = world.require(BROKER_GROUP, "orders")["status"]
+    return [member["brokerId"] for member in status["members"]]
+
+
 async def test_a_member_that_no_pod_holds_is_forgotten(world: World) -> None:
-    ghost: dict[str, Any] = {
-        "brokerId": 9,
-        "address": "10.0.0.99:10911",
-        "podUid": "removed",
-        "incarnation": "n9",
-        "alive": False,
-        "inSync": False,
-    }
     async with world.operator():
         await world.up()
-        world.quorum.groups["orders"]["gone"] = [ghost]
+        world.quorum.groups["orders"]["gone"] = [GHOST]
         world.quorum.lose("orders")  # so that the stream has news
         await world.until(lambda: "forget orders 9" in world.quorum.log, "forgotten")
+        await world.until(lambda: listed(world) == [1, 2, 3], "the status follows")
 
-        def listed() -> list[int]:
-            status = world.require(BROKER_GROUP, "orders")["status"]
-            return [one["brokerId"] for one in status["members"]]
 
-        await world.until(lambda: listed() == [1, 2, 3], "the status follows")
+async def test_a_forgotten_member_leaves_the_status_without_a_word_of_the_stream(
+    world: World,
+) -> None:
+    """It came and went between two lines, so that the stream had nothing to tell."""
+    async with world.operator():
+        await world.up()
+        await world.settled()
+        world.quorum.mute = True
+        await asyncio.sleep(0.5)  # what it said before has been looked at
+        world.quorum.groups["orders"]["gone"] = [GHOST]
+        world.patch(BROKER_GROUP, "orders", {"metadata": {"annotations": {"look": "now"}}})
+        await world.until(lambda: "forget orders 9" in world.quorum.log, "forgotten")
+        await world.until(lambda: listed(world) == [1, 2, 3], "the status follows")
