@@ -11,12 +11,13 @@ from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
+from support.patience import PATIENCE_S
 
 READ, WRITE = RequestCode.GET_MAX_OFFSET, RequestCode.SEND_MESSAGE_V2
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not holds():
             await asyncio.sleep(0.001)
 

@@ -13,6 +13,7 @@ from gantry_protocol.process import probes, strangers
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.strangers import COMERS_AT_ONCE, STRANGERS_MAX, AddressRate, Comers
 from prometheus_client import CollectorRegistry, Counter
+from support.patience import PATIENCE_S
 
 
 class Health:
@@ -198,14 +199,14 @@ async def test_connections_are_bounded(health: Health) -> None:
     ):
         reader, writer = await connect(host)
         writers.append(writer)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while (server.connections, server.refused) != (here, refused):
                 await asyncio.sleep(0)
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     for one in writers:
         one.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while server.connections:
             await asyncio.sleep(0)
     assert (await _get(f"http://127.0.0.1:{port}/livez"))[0] == 200
@@ -221,7 +222,7 @@ async def _says(base: str, *pieces: bytes) -> bytes:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             answer = await reader.read()
     writer.close()
     with contextlib.suppress(ConnectionError):

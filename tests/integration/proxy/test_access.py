@@ -152,7 +152,7 @@ async def test_the_log_level_is_a_super_users(clients: Clients, proxy: ProxyServ
 
     async def ask(client: GrpcClient) -> str:
         call = client.channel.unary_unary("/apache.rocketmq.v2.Admin/ChangeLogLevel")
-        data = await call(wanted, metadata=client.metadata, timeout=10.0)
+        data = await call(wanted, metadata=client.metadata, timeout=PATIENCE_S)
         return str(messages.ChangeLogLevelResponse.FromString(data).remark)
 
     before = log.level()

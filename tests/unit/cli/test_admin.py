@@ -12,6 +12,7 @@ from aiohttp import web
 from gantry_cli.admin import AdminClient
 from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import GantryError
+from support.patience import PATIENCE_S
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -201,7 +202,11 @@ async def test_watch_skips_heartbeats_and_goes_on_with_the_next_leader(
     )
     members[1].respond = lines({"index": 3, "group": "a", "masterEpoch": 2})
     members[2].following(None)
-    async with client(members) as admin, asyncio.timeout(5), aclosing(admin.watch()) as events:
+    async with (
+        client(members) as admin,
+        asyncio.timeout(PATIENCE_S),
+        aclosing(admin.watch()) as events,
+    ):
         epochs = [(await anext(events)).master_epoch for _ in range(2)]
     assert epochs == [1, 2]
 

@@ -27,6 +27,7 @@ from support.fake_group import (
     stored_only,
     time_out,
 )
+from support.patience import PATIENCE_S
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -83,7 +84,7 @@ class Scene:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.001)
 

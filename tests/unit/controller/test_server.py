@@ -13,6 +13,7 @@ from gantry_controller.raft.state import Role
 from gantry_controller.server import Controller
 from gantry_controller.settings import ControllerSettings
 from gantry_protocol.types import NodeId
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +103,7 @@ async def test_a_leader_that_ends_waits_for_nobody_for_long(
     monkeypatch.setattr(server, "HAND_OVER_S", 0.01)
     monkeypatch.setattr(type(controller.node), "role", Role.LEADER)
     monkeypatch.setattr(controller.node, "transfer", lambda target, done: asked.append(target))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await controller.hand_over()
     assert asked == [None]
 
@@ -113,5 +114,5 @@ async def test_a_leader_that_ends_goes_as_soon_as_another_leads(
     monkeypatch.setattr(server, "HAND_OVER_S", 3600)
     monkeypatch.setattr(type(controller.node), "role", Role.LEADER)
     monkeypatch.setattr(controller.node, "transfer", lambda target, done: done(2))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await controller.hand_over()

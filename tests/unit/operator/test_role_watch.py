@@ -117,7 +117,7 @@ def nothing() -> None:
 
 
 async def heard_within(watch: RoleWatch, heard: list[str], count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(watch.run())
         while len(heard) < count:
             await asyncio.sleep(0.01)
@@ -169,7 +169,7 @@ async def test_an_endless_line_is_cut(trio: Trio, monkeypatch: pytest.MonkeyPatc
     trio.controllers[1].follows(None)
     heard: list[str] = []
     task = asyncio.create_task(RoleWatch(trio.quorum(), heard.append, nothing).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while len(trio.controllers[0].seen) < 2:
             await asyncio.sleep(0.01)
     task.cancel()

@@ -19,6 +19,7 @@ from gantry_protocol.remoting.turns import (
     Standing,
     Turns,
 )
+from support.patience import PATIENCE_S
 
 
 class Clock:
@@ -101,7 +102,7 @@ def test_where_a_connection_stands(
 
 
 async def _until_served(said: list[str], count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(said) < count:
             await asyncio.sleep(0)
 
@@ -258,7 +259,7 @@ async def test_a_share_ends_with_its_time(served_by, costs_s: float, shares: lis
     frames = [encode(RemotingCommand(code=10, opaque=number)) for number in range(12)]
     connection.data_received(b"".join(frames))
     ends.append(len(served))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(served) < len(frames):
             clock.now_s += 1.0  # however long the second row rests
             await asyncio.sleep(0)

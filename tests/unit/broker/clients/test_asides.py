@@ -16,6 +16,7 @@ from gantry_protocol.remoting import splice
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.glance import Glimpse
+from support.patience import PATIENCE_S
 from support.routed_member import READ, WRITE, Member, ask, until
 
 
@@ -147,7 +148,7 @@ async def test_a_process_that_ends_answers_first_and_does_not_wait_longer(
     assert not ended.done()
     front.answer()
     assert await sent == "front"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await ended
     with pytest.raises(RemotingError):
         await ask(client)

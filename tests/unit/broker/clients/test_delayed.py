@@ -22,6 +22,7 @@ from gantry_protocol.records import MessageRecord, decode_properties, decode_rec
 from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from msgspec.structs import replace
 from support.group_view import FakeConnection, FakeGroup
+from support.patience import PATIENCE_S
 
 LEVELS = DelayLevels.parse("30ms 60ms 5s")
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": "4", "f": "0", "g": "17", "h": "0"}
@@ -69,7 +70,7 @@ class Mastership:
 
     async def until(self, count: int) -> None:
         """Until so many messages were delivered."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.delivered()) < count:
                 await asyncio.sleep(0.002)
 
@@ -300,7 +301,7 @@ async def test_what_was_not_delivered_is_not_noted_as_delivered(
     """A state that is written meanwhile would say so, and a trim would take the message."""
     assert mastership.send(b"later", 1).code == 0
     group.append_error = RecordError("no")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not mastership.processor.delivery.refused:
             await asyncio.sleep(0.002)
     assert mastership.progress(1) in (None, 0)
@@ -493,7 +494,7 @@ async def test_a_message_that_is_sent_anew_after_a_recall_is_another_one(masters
     assert mastership.send(b"again", 0, i=asked.format(moment + 10)).code == 0
     assert mastership.send(b"there", 0, i=asked.format(moment), b="Other").code == 0
     await mastership.until(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not mastership.records("Other"):
             await asyncio.sleep(0.002)
     assert mastership.delivered() == [b"again"]

@@ -10,6 +10,7 @@ from gantry_broker.clients.throttle import Throttle
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.settings.quotas import Quota, Quotas
 from support.group_view import FakeGroup
+from support.patience import PATIENCE_S
 
 from .conftest import PULL, Client, FullDisk
 
@@ -60,7 +61,7 @@ async def test_a_held_send_is_stored_and_answered_in_the_end(limited, group: Fak
     asked, answer = client.ask(RequestCode.SEND_MESSAGE_V2, SEND, b"later")
     assert answer is None
     assert len(group.appended) == 3
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not client.conn.replies or client.conn.replies[-1][0] is not asked:
             await asyncio.sleep(0.01)
     assert client.conn.answer_to(asked).code == 0

@@ -13,6 +13,7 @@ from gantry_protocol.errors import RecordError
 from gantry_protocol.records import decode_record
 from support import stores
 from support.group_view import FakeGroup
+from support.patience import PATIENCE_S
 
 QUEUE: dict[str, object] = {"topic": "TopicTest", "queueId": 1}
 WHO: dict[str, object] = {"consumerGroup": "g", **QUEUE}
@@ -40,7 +41,7 @@ def _commit(client, offset: int, **changes: object) -> None:
 
 
 async def _until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -14,6 +14,7 @@ from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records import decode_records, tags_code
 from support import logs, stores
 from support.group_view import FakeGroup
+from support.patience import PATIENCE_S
 
 # The header of a captured push pull; a subscription rides along (sysFlag 4) where nothing else is
 # said, so that no heartbeat is needed.
@@ -270,7 +271,7 @@ async def test_the_time_of_a_waiting_pull_ends_with_19(client, group, processor)
     _fill(group, None)
     changes = {"queueOffset": 1, "sysFlag": SUSPEND, "suspendTimeoutMillis": 20}
     asked, _ = client.ask(11, {**PULL, **changes})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while processor.parked_pulls:
             await asyncio.sleep(0.001)
     answer = client.conn.answer_to(asked)
@@ -285,7 +286,7 @@ async def test_records_that_do_not_match_keep_it_waiting_and_are_skipped_at_last
     asked, _ = client.ask(11, {**PULL, **changes})
     _fill(group, "B", "B", "B")
     assert processor.parked_pulls == 1
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while processor.parked_pulls:
             await asyncio.sleep(0.001)
     answer = client.conn.answer_to(asked)

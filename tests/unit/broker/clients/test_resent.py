@@ -13,6 +13,7 @@ from gantry_broker.store.contract import ReadLimits, Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import BatchMessage, encode_batch
 from gantry_protocol.send_answer import MAY_BE_STORED
+from support.patience import PATIENCE_S
 
 from .conftest import FullDisk
 
@@ -251,7 +252,7 @@ async def test_a_send_waits_until_its_master_may_write(
     await asyncio.sleep(0.01)
     assert client.conn.replies == [] or client.conn.replies[-1][0] not in (asked, later)
     group.refusal = None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while [to for to, _ in client.conn.replies][-2:] != [asked, later]:
             await asyncio.sleep(0.001)
     assert [response.code for _, response in client.conn.replies][-2:] == [0, 0]

@@ -17,6 +17,7 @@ from gantry_protocol.proxy_preamble import build_v1
 from gantry_protocol.remoting import splice
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.send_answer import MAY_BE_STORED
+from support.patience import PATIENCE_S
 from support.routed_member import READ, WRITE, Member, ask, until
 
 
@@ -377,7 +378,7 @@ async def test_a_leaving_master_lets_go_of_what_was_handed_to_it(
     await until(lambda: one.router.held == 1)
     other.become_master()
     one.follow(other.address)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await reader.read(1000) == b""
     assert other.peers == []
     writer.close()
@@ -449,7 +450,7 @@ async def test_a_leaving_replica_hands_nothing_on_twice(
     one.leaving = True
     one.router.role_changed()
     reader, writer = await handed_over_request(one)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await reader.read(1000) == b""
     assert one.router.spliced_total == 0
     writer.close()

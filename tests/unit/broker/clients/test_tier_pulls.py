@@ -14,6 +14,7 @@ from gantry_protocol.records import decode_records, encode_record
 from msgspec.structs import replace
 from support import stores
 from support.group_view import FakeGroup
+from support.patience import PATIENCE_S
 
 from .conftest import PULL
 
@@ -71,7 +72,7 @@ async def answered(client, **changes: object):
     """The answer to a pull that is not answered at once."""
     asked, at_once = client.ask(11, {**PULL_SECOND, **changes})
     assert at_once is None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not (found := [got for to, got in client.conn.replies if to is asked]):
             await asyncio.sleep(0.001)
     assert len(found) == 1
@@ -157,7 +158,7 @@ async def test_too_many_are_refused_as_busy(
     assert client.call(11, PULL_SECOND).code == 2
     assert group.local.waits.refused == 1
     tier.hold.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(group.local.waits):
             await asyncio.sleep(0.001)
     assert len(client.conn.replies) == 3

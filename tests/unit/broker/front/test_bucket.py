@@ -51,6 +51,7 @@ from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.asking import Outcome
 from support.group_view import FakeConnection
 from support.memory_store import MemoryStore
+from support.patience import PATIENCE_S
 from support.tier_directory import TierDirectory, messages
 from support.tier_logs import Sent
 
@@ -153,7 +154,7 @@ async def read(
 ) -> GetResult | Refusal:
     told: asyncio.Future[GetResult | Refusal] = asyncio.get_running_loop().create_future()
     store.read(QueueRead(topic, queue_id, offset, LIMITS), told.set_result)
-    return await asyncio.wait_for(told, 10)
+    return await asyncio.wait_for(told, PATIENCE_S)
 
 
 def ends(store: BucketStore, topic: str = "orders", **more: Any) -> QueueOffsets | Refusal:
@@ -384,7 +385,7 @@ async def answer_of(
     made = processor(conn, request(code, ext, body))  # type: ignore[arg-type]
     if made is not None:
         return made
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while len(conn.replies) == told:
             await asyncio.sleep(0)
     return conn.replies[-1][1]

@@ -15,6 +15,7 @@ from gantry_broker.ha.wire import Caller, Received, encode
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
+from support.patience import PATIENCE_S
 
 MINE = Caller("c", "g", "uid")
 HELLO = Hello(
@@ -61,7 +62,7 @@ class Side:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not holds():
             await asyncio.sleep(0.001)
 

@@ -16,6 +16,7 @@ from gantry_broker.log.checkpoint import load
 from gantry_broker.log.disk import SYNCFS_FROM, Disks
 from gantry_protocol.types import Offset
 from support import logs
+from support.patience import PATIENCE_S
 from support.syncers import refused
 
 LOGS = SYNCFS_FROM + 2
@@ -47,7 +48,7 @@ class Gate:
 
     def _pass(self) -> None:
         self.started.release()
-        assert self.go.acquire(timeout=5)
+        assert self.go.acquire(timeout=PATIENCE_S)
 
     def _together(self, _descriptor: int) -> bool:
         self._pass()
@@ -67,7 +68,7 @@ async def flushed(written: list[CommitLog]) -> None:
     waiting = [asyncio.get_running_loop().create_future() for _ in written]
     for log, future in zip(written, waiting, strict=True):
         log.flush_soon(future.set_result)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*waiting)
 
 
@@ -165,7 +166,7 @@ async def test_a_checkpoint_promises_only_what_was_synced_before_it(
     for log in opened:
         log.raise_confirm_floor(log.end)
     monkeypatch.setattr(disk_module, "CHECKPOINT_INTERVAL_S", 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while any(load(log.directory / "checkpoint").confirm_floor < log.end for log in opened):
             await asyncio.sleep(0.001)
         while order[-1] != "sync":

@@ -14,6 +14,7 @@ from gantry_broker.log import CommitLog, LogFailedError
 from gantry_broker.log.disk import Disks
 from gantry_protocol.types import Offset
 from support import logs
+from support.patience import PATIENCE_S
 from support.syncers import refused
 
 
@@ -38,7 +39,7 @@ class SlowDisk:
 
 
 async def _until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -18,6 +18,7 @@ from gantry_broker.log.disk import SYNCFS_FROM, Disks
 from gantry_broker.log.kernel_syncs import KernelSyncer
 from gantry_protocol.types import Offset
 from support import logs
+from support.patience import PATIENCE_S
 from support.syncers import FakeSyncer, refused
 
 
@@ -42,7 +43,7 @@ async def flushed(*written: CommitLog) -> None:
     waiting = [asyncio.get_running_loop().create_future() for _ in written]
     for log, future in zip(written, waiting, strict=True):
         log.flush_soon(future.set_result)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*waiting)
 
 
@@ -280,7 +281,7 @@ async def test_who_comes_while_the_thread_syncs_shares_its_next(
 
     def slow(descriptor: int) -> None:
         started.release()
-        assert go.acquire(timeout=5)
+        assert go.acquire(timeout=PATIENCE_S)
         fdatasync(descriptor)
 
     with monkeypatch.context() as patch:
@@ -333,7 +334,7 @@ async def test_a_checkpoint_promises_nothing_that_was_flushed_after_it_began(
         if threading.current_thread().name == "log-writer":
             synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().suffix)
             started.release()
-            assert go.acquire(timeout=5)
+            assert go.acquire(timeout=PATIENCE_S)
         fdatasync(descriptor)
 
     monkeypatch.setattr(os, "fdatasync", slow)
@@ -342,7 +343,7 @@ async def test_a_checkpoint_promises_nothing_that_was_flushed_after_it_began(
     (disk,) = disks.writers
     with disk._condition:  # the thread meant to sleep longer
         disk._condition.notify_all()
-    assert await asyncio.to_thread(started.acquire, timeout=5)
+    assert await asyncio.to_thread(started.acquire, timeout=PATIENCE_S)
     monkeypatch.setattr(disk_module, "CHECKPOINT_INTERVAL_S", 1000)
     logs.append(log, 1)
     await flushed(log)
@@ -350,7 +351,7 @@ async def test_a_checkpoint_promises_nothing_that_was_flushed_after_it_began(
     log.raise_confirm_floor(log.end)
     go.release()
     assert await asyncio.to_thread(
-        started.acquire, timeout=5
+        started.acquire, timeout=PATIENCE_S
     )  # the checkpoint is written, and about to be synced
     assert load(log.directory / "checkpoint").confirm_floor == first
     go.release(1000)

@@ -24,6 +24,7 @@ from gantry_broker.replica.messages import Ack, Append
 from gantry_broker.retention.disk_space import DiskSpace, Watermarks
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,7 +257,7 @@ async def test_who_is_behind_is_filled_at_a_pace_and_to_the_end(tmp_path: Path) 
     assert world.fed[1] == size, "nobody slows down who is waited for"
     earned = CATCH_UP_BYTES_PER_S * (asyncio.get_running_loop().time() - began_s)
     assert world.fed[7] + world.fed[8] <= BURST_BYTES + earned + BATCH_BYTES
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while world.fed != {1: size, 7: size, 8: size}:
             await asyncio.sleep(0.005)
 

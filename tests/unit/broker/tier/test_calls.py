@@ -22,6 +22,7 @@ from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, Shard, parse_name, 
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 from support import stores
 from support.memory_store import Fault, MemoryStore
+from support.patience import PATIENCE_S
 from support.small_disk import SmallDisk
 from support.tier_directory import TierDirectory
 from support.tier_logs import PLACE
@@ -253,7 +254,7 @@ async def test_what_waits_for_room_for_its_sums_stays_out_of_a_pack(
 
 
 async def soon(call: asyncio.Task[ev.Result]) -> ev.Result:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return await call
 
 

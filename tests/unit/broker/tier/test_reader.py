@@ -19,6 +19,7 @@ from gantry_protocol.tier.packs import verify_pack
 from gantry_protocol.types import Offset
 from msgspec import structs
 from support.memory_store import Fault, MemoryStore
+from support.patience import PATIENCE_S
 from support.tier_directory import TierDirectory, messages
 from support.tier_logs import Sent
 
@@ -72,7 +73,7 @@ class Tier:
 
     async def caught_up(self) -> None:
         self.reader.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while self.reader.index.covered < self.files.state.end:
                 await asyncio.sleep(0.001)
 
@@ -576,7 +577,7 @@ async def test_new_packs_are_followed(tier: Tier) -> None:
         if path.is_file():
             tier.store.objects[str(path.relative_to(tier.files.root))] = path.read_bytes()
     tier.reader.poke()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while isinstance(await tier.read(12), Gone):
             await asyncio.sleep(0.001)
     assert decode_records((await tier.read(12)).body)[0].body == b"later"
@@ -587,7 +588,7 @@ async def test_a_broken_chain_is_told(tier: Tier) -> None:
     name = tier.files.place.key(f"man/{tier.files.state.v + 1:020d}")
     tier.store.objects[name] = b"{"
     tier.reader.poke()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not tier.reader.reason:
             await asyncio.sleep(0.001)
     assert name in tier.reader.reason

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from gantry_broker.tier.room import PackRoom
+from support.patience import PATIENCE_S
 
 
 async def soon(*takes: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*takes, return_exceptions=True)
 
 

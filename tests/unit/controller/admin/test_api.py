@@ -20,6 +20,7 @@ from gantry_controller.metadata.events import (
 from gantry_protocol.types import BrokerId
 from support.admin_api import GROUP, LEADER, WISH, Api
 from support.controller_dispatcher import CLUSTER, NAME, address
+from support.patience import PATIENCE_S
 from support.turns import Turns
 
 FRONTS = f"/v1/clusters/{CLUSTER}/fronts"
@@ -230,7 +231,7 @@ class TestGroups:
         monkeypatch.setattr(api, "ANSWER_WITHIN_S", 0.01)
         admin.harness.quorum.holding = True
         for method, path, body in (("GET", GROUP, None), ("PUT", GROUP, WISH)):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 status, error = await admin.call(method, path, body)
             assert (status, error["error"]) == (503, "NO_QUORUM")
         assert admin.api.expired == 2
@@ -240,7 +241,7 @@ class TestGroups:
     ) -> None:
         monkeypatch.setattr(api, "WRITE_WITHIN_S", 0.01)
         await admin.call("PUT", GROUP, WISH)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await admin.api._stream(admin.hub.open(0), DeafReader())  # type: ignore[arg-type]
         assert admin.hub.dropped == 1
 

@@ -17,6 +17,7 @@ from gantry_controller.settings import ControllerSettings
 from gantry_protocol.command import request
 from gantry_protocol.types import NodeId
 from support.metrics_page import check_section, exposed, names_on_page, of_their_own
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,7 +33,7 @@ async def controller(tmp_path: Path) -> AsyncIterator[Controller]:
     settings = ControllerSettings(data_dir=tmp_path / "data", admin_token_file=token, **ports)
     controller = Controller(settings)
     await controller.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not controller.node.is_serving_leader:
             await asyncio.sleep(0)
     yield controller

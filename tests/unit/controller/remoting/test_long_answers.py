@@ -16,6 +16,7 @@ from gantry_controller.remoting import control, dispatcher, topics
 from gantry_protocol.bodies import ClusterInfo, TopicRouteData, encode_body
 from gantry_protocol.codes import ResponseCode
 from support.controller_dispatcher import CLUSTER, Harness
+from support.patience import PATIENCE_S
 from support.turns import Turns
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def fields(named: dict[str, str], **ext: str) -> dict[str, str]:
 
 
 async def answered(replies: list[RemotingCommand]) -> RemotingCommand:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not replies:
             await asyncio.sleep(0)
     return replies[0]

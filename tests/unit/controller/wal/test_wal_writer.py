@@ -14,6 +14,7 @@ from gantry_controller.wal.wal import Wal
 from gantry_controller.wal.writer import WalWriter
 from gantry_protocol.process.sync_times import SyncTimes
 from gantry_protocol.types import Index, Term
+from support.patience import PATIENCE_S
 
 
 def write(index: int) -> Write:
@@ -38,7 +39,7 @@ class SlowWal(Wal):
 
     def append(self, writes: list[Write]) -> None:
         self.entered.release()
-        assert self.allowed.acquire(timeout=10)
+        assert self.allowed.acquire(timeout=PATIENCE_S)
         if self.error is not None:
             raise self.error
         self.groups.append(len(writes))
@@ -71,7 +72,7 @@ def test_what_arrives_during_a_sync_is_the_next_batch(tmp_path: Path) -> None:
     before = sum(TIMES.counts)
     writer, wal, durable, failed = slow_writer(tmp_path)
     writer.submit(1, write(1))
-    assert wal.entered.acquire(timeout=10)
+    assert wal.entered.acquire(timeout=PATIENCE_S)
     for ticket in range(2, 7):
         writer.submit(ticket, write(ticket))
     assert durable == []

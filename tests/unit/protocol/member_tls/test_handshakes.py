@@ -15,6 +15,7 @@ from gantry_protocol.member_tls.process import MemberTls
 from gantry_protocol.member_tls.turns import SLICE_S, HandshakeTurns
 from support.certificates import MemberAuthority
 from support.member_pipe import BROKER, BROKER_URI, Arrival, Caller, Impostor
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -255,7 +256,7 @@ async def test_handshakes_take_turns_by_address_and_leave_time() -> None:
     await asyncio.sleep(0)
     assert served == ["flood-0", "member"]  # then the loop has its time
     assert len(turns) == 5
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(turns):
             await asyncio.sleep(0.001)
     assert served[2:] == [f"flood-{number}" for number in range(1, 6)]
