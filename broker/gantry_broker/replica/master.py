@@ -277,7 +277,7 @@ class Mastership:
         return slow
 
     def _track_members(self, now_ms: int) -> None:
-        for broker_id in self.set.members - {self.me}:
+        for broker_id in sorted(self.set.members - {self.me}):  # in one order, also in a replay
             if broker_id not in self.members:
                 self.members[broker_id] = Member(broker_id, now_ms, self._limits)
 
