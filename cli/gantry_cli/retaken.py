@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_controller.decisions.files import StepsRead, steps_of
-from gantry_controller.decisions.replay import StretchOutcome, fingerprint, retaken
-from gantry_operator.support.bundle import RAFT
+from gantry_broker.decisions.replay import REPLICA
+from gantry_controller.decisions.replay import RAFT
+from gantry_protocol.steps.files import StepsRead, steps_of
+from gantry_protocol.steps.plain import NotStepsError, shown
+from gantry_protocol.steps.replay import CoreKind, StretchOutcome, retaken
 
 from gantry_cli.output import print_json
 
@@ -16,11 +19,19 @@ if TYPE_CHECKING:
 
     from gantry_operator.support.replay import Recorded
 
+MACHINES = {machine.core: machine for machine in (RAFT, REPLICA)}
+_PROCESSES = {RAFT.core: "controllers", REPLICA.core: "brokers"}
+
 
 class StepsFile(msgspec.Struct, frozen=True):
-    """A file of steps."""
+    """A file of steps.
+
+    Attributes:
+        machine: which took them.
+    """
 
     place: str
+    machine: CoreKind
     recording: StepsRead
 
 
@@ -44,9 +55,14 @@ def steps_files(found: Iterable[Recorded]) -> list[StepsFile]:
     Raises:
         NotStepsError: one cannot be read by this version.
     """
-    return [
-        StepsFile(one.place, steps_of(one.data, one.place)) for one in found if one.folder == RAFT
-    ]
+    return [_file(one) for one in found if one.folder in MACHINES]
+
+
+def _file(found: Recorded) -> StepsFile:
+    recording = steps_of(found.data, found.place)
+    if recording.heading.core != found.folder:
+        raise NotStepsError(f"{found.place} holds steps of {shown(recording.heading.core)}.")
+    return StepsFile(found.place, MACHINES[found.folder], recording)
 
 
 def show_steps(
@@ -58,9 +74,8 @@ def show_steps(
         NotStepsError: one cannot be read by this version.
     """
     total = StepsSum()
-    here = fingerprint()
     for file in files:
-        heading = file.recording.heading
+        heading, here = file.recording.heading, file.machine.fingerprint()
         if output == "text" and heading.code != here:
             say(
                 f"{file.place}: recorded by version {heading.version} with other code of the core "
@@ -68,7 +83,7 @@ def show_steps(
             )
         if output == "text" and heading.ended:
             say(f"{file.place}: the recording had ended before: {heading.ended}")
-        for outcome in retaken(file.recording, file.place):
+        for outcome in retaken(file.machine, file.recording, file.place):
             _count(total, outcome)
             if outcome.difference is None and only:
                 continue
@@ -82,7 +97,9 @@ def show_steps(
 def sum_of(files: list[StepsFile], total: StepsSum) -> str:
     """The last line about steps."""
     versions = ", ".join(sorted({file.recording.heading.version for file in files}))
-    text = f"{total.total} steps of {len(files)} controllers of version {versions}: "
+    counts = Counter(_PROCESSES[file.machine.core] for file in files)
+    by = " and ".join(f"{count} {name}" for name, count in sorted(counts.items(), reverse=True))
+    text = f"{total.total} steps of {by} of version {versions}: "
     text += f"{total.same} the same, {total.differing} otherwise"
     return f"{text}, {total.left} not compared behind these." if total.left else f"{text}."
 
@@ -101,7 +118,8 @@ def _show(file: StepsFile, outcome: StretchOutcome, say: Callable[[str], None]) 
     last = outcome.number + outcome.steps - 1
     found = outcome.difference
     word = "the same" if found is None else "otherwise"
-    say(f"{outcome.at} {file.place}: steps {outcome.number} to {last}: {word}")
+    of = f" {shown(outcome.of)}" if outcome.of else ""
+    say(f"{outcome.at} {file.place}{of}: steps {outcome.number} to {last}: {word}")
     if found is not None:
         say(
             f"  differs at step {found.number} ({found.given}), {found.path}: recorded "
@@ -114,6 +132,7 @@ def _as_json(file: StepsFile, outcome: StretchOutcome) -> dict[str, object]:
     return {
         "file": file.place,
         "process": file.recording.heading.process,
+        "group": outcome.of,
         "first": outcome.number,
         "at": outcome.at,
         "steps": outcome.steps,

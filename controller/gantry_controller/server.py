@@ -25,6 +25,7 @@ from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log, runtime
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.steps import StepsApi, StepsMetrics
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, Handler, RemotingServer
@@ -45,9 +46,9 @@ from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.offset_resets import OffsetResetsApi
 from gantry_controller.admin.queue_maps import QueueMapsApi
 from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
-from gantry_controller.admin.steps import StepsApi, StepsMetrics
 from gantry_controller.admin.topics import TopicsApi
 from gantry_controller.admin.watch import WatchHub
+from gantry_controller.decisions.replay import RAFT
 from gantry_controller.liveness.master_traces import MasterTraces
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -247,8 +248,11 @@ class Controller:
         AccessApi(api, self.machine, has_key=self.guard.has_key).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
-        StepsApi(self.node, self.settings.name).add_to(self._http)
-        self._http.registry.register(StepsMetrics(self.node))
+        rings = {"": self.node.steps}
+        StepsApi(RAFT, lambda: rings, self.settings.name).add_to(self._http)
+        self._http.registry.register(
+            StepsMetrics("gantry_controller_", "the Raft core", lambda: rings)
+        )
         sources = Sources(
             self.node.links,
             self.node.stats,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import sim.raft.process
-from gantry_controller.decisions.files import StepsRead, steps_of, written_file
 from gantry_controller.decisions.recorded import RecordedCore
-from gantry_controller.decisions.replay import StepDiffers, fingerprint, retaken
-from gantry_controller.decisions.ring import StepRing
+from gantry_controller.decisions.replay import RAFT
+from gantry_protocol.steps.files import StepsRead, steps_of, written_file
+from gantry_protocol.steps.replay import CoreKind, StepDiffers, retaken
+from gantry_protocol.steps.ring import StepRing
 
 
 @contextlib.contextmanager
@@ -31,15 +32,28 @@ def recorded_cores(bytes_max: int = 1 << 30) -> Iterator[list[tuple[RecordedCore
 
 
 def file_of(ring: StepRing, process: str = "controller-0") -> bytes:
-    return written_file(ring.held(), process=process, version="0.1.0", code=fingerprint())
+    return file_of_rings(RAFT, {"": ring}, process)
 
 
-def differences(recording: StepsRead) -> list[StepDiffers]:
-    return [one.difference for one in retaken(recording, "file") if one.difference is not None]
+def file_of_rings(machine: CoreKind, rings: Mapping[str, StepRing], process: str) -> bytes:
+    held = {of: ring.held() for of, ring in rings.items()}
+    return written_file(
+        held,
+        machine.plain,
+        core=machine.core,
+        process=process,
+        version="0.1.0",
+        code=machine.fingerprint(),
+    )
 
 
-def first_difference(recording: StepsRead) -> StepDiffers | None:
-    found = (one.difference for one in retaken(recording, "file"))
+def differences(recording: StepsRead, machine: CoreKind = RAFT) -> list[StepDiffers]:
+    found = retaken(machine, recording, "file")
+    return [one.difference for one in found if one.difference is not None]
+
+
+def first_difference(recording: StepsRead, machine: CoreKind = RAFT) -> StepDiffers | None:
+    found = (one.difference for one in retaken(machine, recording, "file"))
     return next((one for one in found if one is not None), None)
 
 

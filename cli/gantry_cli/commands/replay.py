@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from gantry_controller.decisions.plain import NotStepsError
 from gantry_operator.decisions.codec import NotADecisionError, moment
 from gantry_operator.support.replay import outcomes, recorded, recordings
 from gantry_protocol.errors import GantryError
+from gantry_protocol.steps.plain import NotStepsError
 
 from gantry_cli.kube_view import output_option
 from gantry_cli.output import print_json
@@ -44,7 +44,7 @@ It ends with 0 if this version decides the same, with 1 if it decides otherwise 
 @click.option("--differences", "only", is_flag=True, help="Leave out decisions that are the same.")
 @output_option("json: one line for each decision.")
 def replay(bundle: Path, only: bool, output: str) -> int:
-    """Make the decisions in a bundle once more, with this version: of operator and controllers.
+    """Make the decisions in a bundle once more, with this version: of all who record them.
 
     An operator keeps its last decisions about each resource: all that it saw, the time, and what
     it did. `report` puts them into its bundle. Here they are made again from what was seen then, so
@@ -58,7 +58,8 @@ def replay(bundle: Path, only: bool, output: str) -> int:
     A controller keeps the last steps of its Raft core: each input, what chance said, and what came
     out, from a state on that is known. Here the core of this version goes on from there by the
     same inputs. A line is a stretch of steps behind a state; below it stands the first step at
-    which something else comes out. Commands are no part of it, only their sizes.
+    which something else comes out. Commands are no part of it, only their sizes. A broker keeps
+    the last steps of its replica cores in the same way, without messages.
     """
     try:
         found = recorded(bundle)

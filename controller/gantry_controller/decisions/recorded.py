@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from gantry_protocol.steps.plain import raised
 
 from gantry_controller.decisions import told
 from gantry_controller.decisions.shape import SIZES_MAX, LogShape
@@ -19,9 +20,9 @@ from gantry_controller.raft.core import RaftCore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gantry_protocol.steps.ring import StepRing
     from gantry_protocol.types import Index, NodeId, Term
 
-    from gantry_controller.decisions.ring import StepRing
     from gantry_controller.raft.config import RaftConfig
     from gantry_controller.raft.digests import DigestPoint
     from gantry_controller.raft.messages import Entry, Message
@@ -241,7 +242,7 @@ class RecordedCore(RaftCore):
             result = call(*args)
         except Exception as error:
             self._inside = False
-            self._keep(kind, given, told.raised(error))
+            self._keep(kind, given, raised(error))
             raise
         self._inside = False
         self._keep(kind, given, result)

@@ -9,9 +9,9 @@ it goes, and where entries are cut or dropped a new one begins.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+from gantry_protocol.steps.ring import LogThen
 
 from gantry_controller.decisions.told import encoded_sizes
 
@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 
 SIZES_MAX = 1_000_000
 """A log of more entries than this is not recorded: 4 MB besides the ring."""
-
-
-class LogThen(msgspec.Struct, frozen=True):
-    """The entries of a log as of some moment.
-
-    Attributes:
-        first_index: of the first of ``sizes``, which goes on for later moments.
-        count: of the entries then.
-        runs: index and term of each entry whose term differs from that of the one before it.
-    """
-
-    first_index: int
-    count: int
-    sizes: Any
-    runs: tuple[tuple[int, int], ...]
 
 
 class LogShape:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gantry_protocol.steps.plain import NotStepsError, shown
 from gantry_protocol.types import Index, NodeId
 
-from gantry_controller.decisions.plain import NotStepsError, names_of, read, shown, written
+from gantry_controller.decisions.plain import PLAIN
 from gantry_controller.decisions.told import entry_again
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore
@@ -29,9 +30,9 @@ INFLIGHT_MAX = 65_536
 def state_of(core: RaftCore) -> dict[str, Any]:
     """Everything that a core's decisions rest on, but for its log's entries."""
     return {
-        "config": written(core._state.config),  # noqa: SLF001 - the core has no other reader
-        "state": written(core._state),  # noqa: SLF001
-        "outbox": written(core._outbox),  # noqa: SLF001
+        "config": PLAIN.written(core._state.config),  # noqa: SLF001 - the core has no other reader
+        "state": PLAIN.written(core._state),  # noqa: SLF001
+        "outbox": PLAIN.written(core._outbox),  # noqa: SLF001
     }
 
 
@@ -52,9 +53,9 @@ def core_of(
     """
     if not isinstance(data, Mapping) or set(data) != {"config", "state", "outbox"}:
         raise NotStepsError(f"{place}: this is no state of a core.")
-    config = _typed(read(data["config"], f"{place}.config"), RaftConfig, place)
-    state = _typed(read(data["state"], f"{place}.state"), RaftState, place)
-    outbox = _typed(read(data["outbox"], f"{place}.outbox"), Outbox, place)
+    config = _typed(PLAIN.read(data["config"], f"{place}.config"), RaftConfig, place)
+    state = _typed(PLAIN.read(data["state"], f"{place}.state"), RaftState, place)
+    outbox = _typed(PLAIN.read(data["outbox"], f"{place}.outbox"), Outbox, place)
     for part, kind in ((state.patience, Patience), (state.digests, Digests), (state.log, RaftLog)):
         _typed(part, kind, place)
     if config.inflight_max > INFLIGHT_MAX:
@@ -89,7 +90,7 @@ def _typed(found: Any, kind: type[Any], place: str) -> Any:
     if type(found) is not kind:
         raise NotStepsError(f"{place}: {shown(type(found).__name__)} is no {kind.__name__}.")
     missing = [name for name in _attributes().get(kind, ()) if not hasattr(found, name)]
-    if missing or set(names_of(found)) - {*_attributes().get(kind, names_of(found))}:
+    if missing or set(PLAIN.names_of(found)) - {*_attributes().get(kind, PLAIN.names_of(found))}:
         raise NotStepsError(
             f"{place}: a {kind.__name__} of another version: use the one that recorded it."
         )
@@ -101,7 +102,9 @@ def _attributes() -> dict[type[Any], list[str]]:
     """The attributes of objects that list them nowhere."""
     core = RaftCore(RaftConfig(node_id=NodeId(1), voters=(NodeId(1),)), _NoChance())
     state, outbox = core._state, core._outbox  # noqa: SLF001 - as above
-    return {type(one): names_of(one) for one in (state, outbox, state.patience, state.digests)}
+    return {
+        type(one): PLAIN.names_of(one) for one in (state, outbox, state.patience, state.digests)
+    }
 
 
 class _NoChance:

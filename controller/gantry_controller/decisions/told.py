@@ -12,6 +12,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from gantry_protocol.steps.plain import Hollow
 
 from gantry_controller.raft.members import Membership, decode_members, encode_members
 from gantry_controller.raft.messages import (
@@ -127,28 +128,6 @@ class ReadyTold(msgspec.Struct, frozen=True):
     soft_state: SoftState | None
 
 
-class Raised(msgspec.Struct, frozen=True):
-    """The core's refusal or failure."""
-
-    error: str
-    says: str
-
-
-class Hollow:
-    """Bytes of which only the number is known; a header before them makes more of the same."""
-
-    __slots__ = ("_size",)
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __radd__(self, before: bytes) -> Hollow:
-        return Hollow(len(before) + self._size)
-
-
 def sizes_of(commands: Sequence[bytes]) -> array[int]:
     """The sizes of commands."""
     return array("I", map(len, commands))
@@ -256,11 +235,6 @@ def ready_told(ready: Ready) -> Any:
 def result_told(result: Any) -> Any:
     """The result of an input; of entries that were dropped it is their number."""
     return len(result) if isinstance(result, list) else result
-
-
-def raised(error: Exception) -> Raised:
-    """A failure in words."""
-    return Raised(type(error).__name__, str(error))
 
 
 def size(outcome: Any) -> int:

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any
 
 from gantry_protocol.process import log
+from gantry_protocol.steps.ring import StepRing
 from gantry_protocol.types import Index, NodeId, Term
 
-from gantry_controller.decisions.ring import StepRing
 from gantry_controller.node.contacts import contacts
 from gantry_controller.node.disk import Disk
 from gantry_controller.node.handover import Handovers, TransferDone

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
+
+from gantry_protocol.process.steps import utc_now
 
 from gantry_controller.decisions.recorded import RecordedCore
 from gantry_controller.raft.core import RaftCore
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_protocol.process.log import Log
+    from gantry_protocol.steps.ring import StepRing
 
-    from gantry_controller.decisions.ring import StepRing
     from gantry_controller.node.options import NodeOptions
     from gantry_controller.node.status import NodeStats
 
@@ -31,11 +32,6 @@ def new_core(options: NodeOptions, ring: StepRing, **start: Any) -> RaftCore:
     if not options.recorded_bytes:
         return RaftCore(options.raft(), SystemRandom(), **start)
     return RecordedCore(options.raft(), SystemRandom(), ring=ring, time=utc_now, **start)
-
-
-def utc_now() -> str:
-    """The time of day."""
-    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
 
 class CoreEvents:

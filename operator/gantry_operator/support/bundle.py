@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT: Final = "gantry-report"
 DECISIONS: Final = "decisions"
 RAFT: Final = "raft"
+REPLICA: Final = "replica"
 EVENTS_MAX: Final = 2000
 FILES_MAX: Final = 10_000
 LISTED_MAX: Final = 1000
@@ -49,6 +50,7 @@ Namespace {namespace}, taken at {taken_at} by version {version}.
 | `events/NAMESPACE.json` | events, the oldest first |
 | `decisions/POD.json` | an operator's last decisions, for `kubectl gantry replay` |
 | `raft/POD.jsonl` | a controller's last steps of Raft, for `kubectl gantry replay` |
+| `replica/POD.jsonl` | a broker's last steps as replicas, for `kubectl gantry replay` |
 | `logs/NAMESPACE/POD/CONTAINER.log` | the end of a run's log; `.previous.log`: of the run before |
 
 Secrets are not in it: they were not read. Whatever looks like a secret elsewhere stands as
@@ -153,9 +155,15 @@ def build(material: Material, logs: list[LogText], extras: Extras, total_bytes: 
     _put_events(into, material)
     for pod, found in sorted(extras.decisions.items()):
         into.put_object(f"{DECISIONS}/{_safe(pod)}.json", found)
+    room = into.left // 2  # logs are to have some, too
     for place, text in sorted(extras.steps.items()):
         core, _, pod = place.partition("/")
-        into.put(f"{core}/{_safe(pod)}.jsonl", text)
+        path = f"{core}/{_safe(pod)}.jsonl"
+        if len(text) > room:
+            into.cut.append(f"{path}: left out, since steps have half of the bundle at most")
+            continue
+        room -= len(text)
+        into.put(path, text)
     for log in sorted(logs, key=lambda log: (log.namespace, log.pod, log.container, log.previous)):
         folder = f"logs/{log.namespace}/{_safe(log.pod)}"
         path = f"{folder}/{_safe(log.container)}{'.previous' if log.previous else ''}.log"

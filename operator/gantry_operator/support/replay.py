@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gantry_operator.decisions.codec import NotADecisionError
 from gantry_operator.decisions.replay import recording_of, replayed
-from gantry_operator.support.bundle import DECISIONS, FILES_MAX, RAFT
+from gantry_operator.support.bundle import DECISIONS, FILES_MAX, RAFT, REPLICA
 
 if TYPE_CHECKING:
     import io
@@ -28,7 +28,7 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one file of decisions."""
 DEPTH: Final = 3
 """Parts of a file's path: the bundle's root, the folder, the name."""
-_KINDS: Final = {DECISIONS: ".json", RAFT: ".jsonl"}
+_KINDS: Final = {DECISIONS: ".json", RAFT: ".jsonl", REPLICA: ".jsonl"}
 CHUNK_BYTES: Final = 64 * 1024
 UNPACKED_MAX: Final = 1024 * 1024 * 1024
 """Of all files; `report --size` allows half of it."""
@@ -53,7 +53,7 @@ class Recorded(NamedTuple):
     """A file of a bundle from which something can be made again.
 
     Attributes:
-        folder: says what it is (``bundle.DECISIONS``, ``bundle.RAFT``).
+        folder: says what it is (``bundle.DECISIONS``, ``bundle.RAFT``, ``bundle.REPLICA``).
         place: the file, for people.
     """
 

@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 import aiohttp
-from gantry_controller.decisions.files import steps_of
-from gantry_controller.decisions.replay import fingerprint, retaken
+from gantry_controller.decisions.replay import RAFT
 from gantry_controller.server import Controller
 from gantry_controller.settings import ControllerSettings
 from gantry_protocol.process.probes import DECISIONS_PATH
+from gantry_protocol.steps.files import steps_of
+from gantry_protocol.steps.replay import retaken
 from prometheus_client.parser import text_string_to_metric_families
 from support.controller_quorum import Quorum, until
 
@@ -36,9 +37,9 @@ async def test_every_step_of_a_quorum_is_found_again(quorum: Quorum) -> None:
     for controller in quorum.running.values():
         data = await served(controller)
         recording = steps_of(data, "steps")
-        assert recording.heading.code == fingerprint()
+        assert recording.heading.code == RAFT.fingerprint()
         assert recording.heading.process == controller.settings.name
-        outcomes = list(retaken(recording, "steps"))
+        outcomes = list(retaken(RAFT, recording, "steps"))
         assert [one.difference for one in outcomes if one.difference is not None] == []
         assert sum(one.steps for one in outcomes) > 50
         steps = [json.loads(line) for line in data.splitlines() if line.startswith(b"[")]

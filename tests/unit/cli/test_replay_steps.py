@@ -7,10 +7,15 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from gantry_broker.decisions.replay import REPLICA
 from gantry_operator.support.bundle import Bundle, packed
+from gantry_protocol.steps.files import written_file
 from sim.mutants.planting import Edit, planted
 from sim.raft.world import run_seed
 from support.replay_bundle import replay_bundle
+from support.replica_steps import BUGS, a_life, recorded_replicas
+from support.replica_steps import file_of as replica_file
+from support.replicas import Group
 from support.steps_again import file_of, recorded_cores
 
 VOTE_RULE = Edit(
@@ -117,3 +122,67 @@ def test_a_file_elsewhere_in_the_archive_is_none_of_ours(tmp_path: Path) -> None
         archive.add(__file__, "gantry-report/logs/raft/controller-0.jsonl")
     code, says = replay_bundle(path)
     assert (code, "holds no decisions" in says) == (2, True)
+
+
+# ---- brokers
+
+
+@pytest.fixture(scope="module")
+def replicas() -> bytes:
+    """Of a broker with the cores of three groups, each of which had a hard life."""
+    with recorded_replicas() as made:
+        a_life(Group(3))
+    return replica_file(*made)
+
+
+def mixed(path: Path, raft: list[bytes], replica: bytes) -> Path:
+    named = {f"raft/controller-{n}.jsonl": data for n, data in enumerate(raft)}
+    named["replica/orders-0.jsonl"] = replica
+    path.write_bytes(packed(Bundle({"README.md": b"x"} | named, (), (), ())))
+    return path
+
+
+def test_steps_of_brokers_are_taken_beside_those_of_controllers(
+    files: list[bytes], replicas: bytes, tmp_path: Path
+) -> None:
+    path = mixed(tmp_path / "b.tar.gz", files[:1], replicas)
+    code, out = replay_bundle(path)
+    assert code == 0
+    lines = out.splitlines()
+    assert " steps of 1 controllers and 1 brokers of version 0.1.0: " in lines[-1]
+    assert lines[-1].endswith(" the same, 0 otherwise.")
+    assert any(" replica/orders-0.jsonl orders-1: steps 1 to " in line for line in lines)
+    _, told = replay_bundle(path, "-o", "json")
+    groups = {json.loads(line)["group"] for line in told.splitlines()}
+    assert groups >= {"", "orders-0", "orders-1", "orders-2"}
+
+
+def test_a_bug_of_a_replica_that_was_planted_since_is_named(
+    files: list[bytes], replicas: bytes, tmp_path: Path
+) -> None:
+    path = mixed(tmp_path / "b.tar.gz", files[:1], replicas)
+    where, old, new = BUGS["acknowledges what is flushed"]
+    with planted((Edit(where, old, new),)):
+        code, out = replay_bundle(path, "--differences")
+    assert code == 1
+    assert "replica/orders-0.jsonl orders-" in out.splitlines()[0]
+    assert "Ack.flushed_end" in out.splitlines()[1]
+
+
+def test_steps_of_another_core_than_their_folder_says_are_refused(
+    replicas: bytes, tmp_path: Path
+) -> None:
+    path = bundle(tmp_path / "b.tar.gz", replicas)
+    code, says = replay_bundle(path)
+    assert (code, "raft/controller-0.jsonl holds steps of replica" in says) == (2, True)
+
+
+def test_a_broker_that_records_nothing_says_why(tmp_path: Path) -> None:
+    data = written_file(
+        {}, REPLICA.plain, core="replica", process="b", version="0.1.0", code="x", note="too few"
+    )
+    code, out = replay_bundle(mixed(tmp_path / "b.tar.gz", [], data))
+    assert (code, "replica/orders-0.jsonl: the recording had ended before: too few" in out) == (
+        0,
+        True,
+    )

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 from gantry_controller.decisions import recorded, told
-from gantry_controller.decisions.files import StepsRead, steps_of
-from gantry_controller.decisions.plain import NotStepsError
 from gantry_controller.decisions.recorded import RecordedCore
-from gantry_controller.decisions.replay import INPUTS, retaken
-from gantry_controller.decisions.ring import StepRing
+from gantry_controller.decisions.replay import INPUTS
+from gantry_controller.decisions.replay import RAFT as MACHINE
 from gantry_controller.decisions.shape import LogShape
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore
@@ -24,6 +22,10 @@ from gantry_controller.raft.errors import NotLeader
 from gantry_controller.raft.messages import Append, Entry, EntryKind, HardState, make_entry
 from gantry_controller.raft.state import Role
 from gantry_operator.redact import Redactor
+from gantry_protocol.steps.files import StepsRead, steps_of
+from gantry_protocol.steps.plain import NotStepsError
+from gantry_protocol.steps.replay import retaken
+from gantry_protocol.steps.ring import StepRing
 from gantry_protocol.types import Index, NodeId, Term
 from sim.mutants.planting import Edit, planted
 from sim.raft.world import run_seed
@@ -384,7 +386,7 @@ def small() -> bytes:
 
 def refused(data: bytes) -> str:
     with pytest.raises(NotStepsError) as caught:
-        list(retaken(steps_of(data, "raft/c-0.jsonl"), "raft/c-0.jsonl"))
+        list(retaken(MACHINE, steps_of(data, "raft/c-0.jsonl"), "raft/c-0.jsonl"))
     return str(caught.value)
 
 

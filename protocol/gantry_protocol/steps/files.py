@@ -1,8 +1,9 @@
-"""A ring of steps as a file, and back; pure.
+"""The rings of a process as a file, and back; pure.
 
 A file is lines of JSON: a heading, the sizes of logs, and each stretch as its state and its steps,
 a step in a line; the last line says how many there are, so what was cut off is noticed. Numbers and
-names of the core's own is all that it holds, and the addresses of members.
+names of the core's own is all that it holds, and the addresses of members. A process that runs one
+core for each of its groups names the group with each stretch.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gantry_controller.decisions.plain import NotStepsError, shown, written
+from gantry_protocol.steps.plain import NotStepsError, Plain, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from gantry_controller.decisions.ring import HeldSteps, Stretch
-    from gantry_controller.decisions.shape import LogThen
+    from gantry_protocol.steps.ring import HeldSteps, LogThen, Stretch
 
 FORMAT: Final = 1
 """Of the whole file; another one is read by the version that wrote it."""
@@ -48,7 +48,11 @@ class Heading(msgspec.Struct, frozen=True):
 
 
 class StretchRead(msgspec.Struct, frozen=True):
-    """A state, and the steps behind it as they stand in a file."""
+    """A state, and the steps behind it as they stand in a file.
+
+    Attributes:
+        of: the group whose core it is; empty where a process has one core.
+    """
 
     number: int
     at: str
@@ -56,6 +60,7 @@ class StretchRead(msgspec.Struct, frozen=True):
     sizes: Any
     runs: list[tuple[int, int]]
     steps: list[list[Any]]
+    of: str = ""
 
 
 class StepsRead(msgspec.Struct, frozen=True):
@@ -75,10 +80,11 @@ class _Start(msgspec.Struct, frozen=True):
     start: int
     at: str
     state: dict[str, Any]
-    log: int
-    first: int
-    count: int
-    runs: list[tuple[int, int]]
+    log: int | None = None
+    first: int = 0
+    count: int = 0
+    runs: list[tuple[int, int]] = []
+    of: str = ""
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -97,36 +103,62 @@ _step = msgspec.json.Decoder(list[Any])
 _end = msgspec.json.Decoder(_End)
 
 
-def written_file(held: HeldSteps, *, process: str, version: str, code: str) -> bytes:
-    """The file of a ring; may run in another thread than the core."""
-    lines = [_encode(Heading(FORMAT, "raft", version, code, process, held.dropped, held.ended))]
+def written_file(
+    rings: Mapping[str, HeldSteps],
+    plain: Plain,
+    *,
+    core: str,
+    process: str,
+    version: str,
+    code: str,
+    note: str = "",
+) -> bytes:
+    """The file of a process; may be written in another thread than the cores'.
+
+    Args:
+        rings: by group; of a process that has one core, by an empty name.
+        plain: the form of the core's values.
+        core: see ``Heading``.
+        process: as above.
+        version: as above.
+        code: as above.
+        note: why nothing is recorded at all.
+    """
+    dropped = sum(held.dropped for held in rings.values())
+    ended = {of: held.ended for of, held in rings.items() if held.ended}
+    why = note or "; ".join(f"{of}: {text}" if of else text for of, text in ended.items())
+    lines = [_encode(Heading(FORMAT, core, version, code, process, dropped, why))]
     logs: dict[int, tuple[int, LogThen]] = {}
-    for stretch, _ in held.stretches:
-        key, then = id(stretch.log.sizes), stretch.log
-        number, before = logs.get(key, (len(logs), then))
-        logs[key] = number, max(before, then, key=lambda one: one.first_index + one.count)
+    for then in (one.log for held in rings.values() for one, _ in held.stretches):
+        if then is not None:
+            number, before = logs.get(id(then.sizes), (len(logs), then))
+            newest = max(before, then, key=lambda one: one.first_index + one.count)
+            logs[id(then.sizes)] = number, newest
     for number, then in logs.values():
         lines.append(_encode(_Sizes(number, then.first_index, then.sizes[: then.count].tolist())))
-    for stretch, count in held.stretches:
-        lines.extend(_lines(stretch, count, logs[id(stretch.log.sizes)][0]))
+    for of, held in rings.items():
+        for stretch, count in held.stretches:
+            start = _start_of(stretch, of, logs)
+            lines.append(_encode(start))
+            lines.extend(_lines(stretch, count, plain))
     lines.append(_encode(_End(len(lines) + 1)))
     return b"\n".join(lines) + b"\n"
 
 
-def _lines(stretch: Stretch, count: int, log: int) -> Iterator[bytes]:
+def _start_of(stretch: Stretch, of: str, logs: Mapping[int, tuple[int, LogThen]]) -> dict[str, Any]:
+    start: dict[str, Any] = {"start": stretch.number, "at": stretch.at}
     then = stretch.log
-    start = {
-        "start": stretch.number,
-        "at": stretch.at,
-        "log": log,
-        "first": then.first_index,
-        "count": then.count,
-        "runs": then.runs,
-        "state": msgspec.Raw(stretch.state),
-    }
-    yield _encode(start)
+    if of:
+        start["of"] = of
+    if then is not None:
+        start |= {"log": logs[id(then.sizes)][0], "first": then.first_index}
+        start |= {"count": then.count, "runs": then.runs}
+    return start | {"state": msgspec.Raw(stretch.state)}
+
+
+def _lines(stretch: Stretch, count: int, plain: Plain) -> Iterator[bytes]:
     for kind, given, drawn, outcome in stretch.steps[:count]:
-        step = [kind, written(given), drawn, written(outcome)]
+        step = [kind, plain.written(given), drawn, plain.written(outcome)]
         while step[-1] is None:
             step.pop()
         yield _encode(step)
@@ -191,6 +223,8 @@ class _Reading:
             self._found.append(self._start(_start.decode(line)))
 
     def _start(self, start: _Start) -> StretchRead:
+        if start.log is None:
+            return StretchRead(start.start, start.at, start.state, array("I"), [], [], start.of)
         known = self._sizes.get(start.log)
         begin = -1 if known is None else start.first - known.first
         if known is None or begin < 0 or begin + start.count > len(known.values):
@@ -199,4 +233,4 @@ class _Reading:
             sizes = array("I", known.values[begin : begin + start.count])
         except (OverflowError, TypeError) as error:
             raise NotStepsError(f"{self._place}: sizes of entries: {error}.") from None
-        return StretchRead(start.start, start.at, start.state, sizes, start.runs, [])
+        return StretchRead(start.start, start.at, start.state, sizes, start.runs, [], start.of)

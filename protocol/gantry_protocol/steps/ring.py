@@ -10,20 +10,34 @@ Recording costs no decision: should it fail, it ends, says why, and the core goe
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from gantry_controller.decisions.shape import LogThen
 
 BYTES_MAX: Final = 4 * 1024 * 1024
 STEPS_MAX: Final = 4096
 """Of one stretch."""
 STEP_BYTES: Final = 200
 """What a step takes besides what is told of its size, about."""
+RUN: Final = "run"
+"""Kind of a step that stands for several (``CoreKind.items``)."""
 STRETCHES: Final = 8
 """As many fit at least, if their states are small, so that an eighth of the ring goes at a time."""
+
+
+class LogThen(msgspec.Struct, frozen=True):
+    """The entries of a core's log as of some moment; of a core that has one.
+
+    Attributes:
+        first_index: of the first of ``sizes``, which goes on for later moments.
+        count: of the entries then.
+        runs: index and term of each entry whose term differs from that of the one before it.
+    """
+
+    first_index: int
+    count: int
+    sizes: Any
+    runs: tuple[tuple[int, int], ...]
 
 
 class Stretch:
@@ -32,15 +46,15 @@ class Stretch:
     Attributes:
         number: of its first step; steps are counted from the start of the process.
         at: the time at which it begins, as text.
-        state: JSON (``state.state_of``).
-        log: of that state.
+        state: JSON (``CoreKind.state_of``).
+        log: of that state, beside it.
         steps: kind, what was given, what chance said, what came out.
         size: bytes, about.
     """
 
     __slots__ = ("at", "log", "number", "size", "state", "steps")
 
-    def __init__(self, number: int, at: str, state: bytes, log: LogThen) -> None:
+    def __init__(self, number: int, at: str, state: bytes, log: LogThen | None) -> None:
         self.number = number
         self.at = at
         self.state = state
@@ -65,7 +79,7 @@ class StepRing:
     """A ring of steps.
 
     Args:
-        bytes_max: of all that is kept, but for the sizes of the log's entries (``shape``).
+        bytes_max: of all that is kept, but for the sizes of a log's entries (``LogThen``).
 
     Attributes:
         steps: where the next step goes: those of the newest stretch.
@@ -108,7 +122,7 @@ class StepRing:
         of_steps = last.size - len(last.state)
         return count >= STEPS_MAX or of_steps * STRETCHES > self._bytes_max
 
-    def begin(self, at: str, state: bytes, log: LogThen) -> None:
+    def begin(self, at: str, state: bytes, log: LogThen | None = None) -> None:
         """Begins a stretch."""
         number = 1 + self.dropped + self.entries
         if self._stretches:
@@ -120,6 +134,11 @@ class StepRing:
         self.steps = self._stretches[-1].steps
         self._sized = 0
         self._bound()
+
+    def restart(self) -> None:
+        """Another core goes on: its state is none that the steps before it lead to."""
+        if self._stretches:
+            self.dropped += 1  # a step that nobody took
 
     def end(self, why: str) -> None:
         """Nothing is recorded from now on; what is held stays."""
