@@ -27,6 +27,7 @@ from gantry_protocol.process import log, runtime
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.steps import StepsApi, StepsMetrics, utc_now
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
@@ -37,6 +38,8 @@ from gantry_protocol.tls.process import Tls, TlsCollector
 from gantry_protocol.tracing.export import TracingCollector, span_export
 
 from gantry_broker.control.line import ControllerLine
+from gantry_broker.decisions.replay import REPLICA
+from gantry_broker.decisions.rings import GroupRings
 from gantry_broker.host import metrics
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import HostedGroup
@@ -173,6 +176,7 @@ class BrokerServer:
             self._key,
             self._tls,
             logs_all_access=settings.access_log == "all",
+            rings=GroupRings(settings.recorded_bytes, len(self.hosted), utc_now),
         )
         stack.push_async_callback(shared.stop)
         if self.stores is not None:
@@ -198,6 +202,7 @@ class BrokerServer:
         http.registry.register(ListenerTlsCollector(self._listener_tls))
         http.registry.register(MemberTlsCollector(self._member_tls))
         http.registry.register(TracingCollector(self._spans))
+        self._serve_steps(http, shared.rings)
         http.add_route("GET", "/status", self._status)
         http.add_route("GET", "/status/{group}", self._group_status)
         self.http_port = await http.start(settings.bind, settings.http_port)
@@ -217,6 +222,14 @@ class BrokerServer:
         live.start()
         stack.push_async_callback(live.stop)
         return shared, [self._options(hosted, data_dir.path) for hosted in self.hosted]
+
+    def _serve_steps(self, http: HttpServer, rings: GroupRings) -> None:
+        by_group = rings.by_group
+        steps = StepsApi(REPLICA, lambda: by_group, self.settings.name, rings.note)
+        steps.add_to(http)
+        http.registry.register(StepsMetrics("gantry_broker_", "replica cores", lambda: by_group))
+        if rings.note:
+            _log.warning("no steps are recorded", reason=rings.note)
 
     def _tune(self, shared: SharedResources, directory: Path, settings: BrokerSettings) -> None:
         """Put settings in force that have changed; all that is ``LIVE`` is told here, each time."""

@@ -46,13 +46,7 @@ from gantry_broker.member.topic_sync import TopicSync
 from gantry_broker.member.writes import GroupWrites
 from gantry_broker.queues import MessageStore
 from gantry_broker.queues.recent_keys import RecentKeys
-from gantry_broker.replica import (
-    ControllerView,
-    LogFacts,
-    ReplicaCore,
-    Role,
-    StoredState,
-)
+from gantry_broker.replica import ControllerView, LogFacts, ReplicaCore, Role, StoredState
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.effects import Fate
@@ -175,7 +169,8 @@ class ReplicationGroup:
             flushed=self._store.log.flushed,
             stored=self._stored,
         )
-        self.core = ReplicaCore(
+        self.core = shared.rings.new_core(
+            options.group,
             me=me,
             incarnation=self.incarnation,
             log=shell_log,

@@ -8,6 +8,7 @@ own here; nothing is global.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from gantry_protocol.process.steps import utc_now
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.tls.process import NO_TLS, Tls
 
@@ -17,6 +18,7 @@ from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.control.requests import SettingsWord
+from gantry_broker.decisions.rings import GroupRings
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks
 from gantry_broker.member import cold_reads
@@ -36,6 +38,7 @@ class SharedResources:
         disk_space: of the data directory.
         key: what members of groups show each other.
         tls: of the process.
+        rings: for the steps of its groups; None: none are recorded.
 
     Attributes:
         elsewhere: whom masters of other processes hear.
@@ -55,6 +58,7 @@ class SharedResources:
         tls: Tls = NO_TLS,
         *,
         logs_all_access: bool = False,
+        rings: GroupRings | None = None,
     ) -> None:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
@@ -64,6 +68,7 @@ class SharedResources:
         self.other_masters = OtherMasters(self.queue_maps, self.access.sign, tls)
         self.disk_space = disk_space
         self.key = key
+        self.rings = GroupRings(0, 1, utc_now) if rings is None else rings
         self.listener = ReplicaListener(key)
         self.disks = Disks()
         self.ticker = Ticker()

@@ -129,6 +129,15 @@ class BrokerTuning(TracedSends):
         '{"sendsPerSecond": 1000, "sendBytesPerSecond": 1e6, "readBytesPerSecond": 1e7}, '
         '"tenants": {"NAME": {…}}}; 0 or nothing is no limit. What is too fast waits.',
     )
+    recorded_bytes: int = Field(
+        default=defaults.RECORDED_BYTES,
+        ge=0,
+        le=32 * 1024**2,
+        description="Memory for the last steps of the replica cores, in equal parts for the groups "
+        "of a process, which kubectl gantry report puts into its bundle and kubectl gantry replay "
+        "takes again. At least 65536 for each group, or none are kept; 262144 are better. 0: none "
+        "are kept.",
+    )
     disk_refuse_percent: float = Field(
         default=defaults.DISK_REFUSE_PERCENT,
         gt=0,
