@@ -19,7 +19,7 @@ from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import POD
 from gantry_operator.decisions.codec import NotADecisionError
 from gantry_operator.decisions.replay import recording_of
-from gantry_operator.support.bundle import RAFT, Bundle, Extras, LogText, build
+from gantry_operator.support.bundle import RAFT, REPLICA, Bundle, Extras, LogText, build
 from gantry_operator.support.doctor import as_text, examine_all
 from gantry_operator.support.material import AT_ONCE, Material, gather, reason
 from gantry_operator.support.pod_logs import ContainerRun, last_bytes, runs_of
@@ -32,8 +32,14 @@ if TYPE_CHECKING:
 
 DECISIONS_BYTES: Final = 16 * 1024 * 1024
 """Of one operator's answer."""
+STEPS_BYTES: Final = 32 * 1024 * 1024
+"""Of the answer of one process; as much as ``recorded_bytes`` may be."""
 STEPS_TIMEOUT_S: Final = 30.0
-_STEPS: Final = {names.CONTROLLER: (RAFT, names.CONTROLLER_HTTP_PORT)}
+_STEPS: Final = {
+    names.CONTROLLER: (RAFT, names.CONTROLLER_HTTP_PORT),
+    names.BROKER: (REPLICA, names.BROKER_HTTP_PORT),
+}
+"""The cores of components; those of the first are read first."""
 LOG_BYTES_MIN: Final = 32 * 1024
 """Of one log; where there is room for less, the last ones are left out."""
 
@@ -67,7 +73,7 @@ async def report(
     """
     material = await gather(api, namespace, tell, operator_namespace=operator_namespace)
     decisions, silent = await _decisions(api, material, tell)
-    steps, mute = await _steps(api, material, tell)
+    steps, mute = await _steps(api, material, limits, tell)
     logs, unread = await _logs(api, material, limits, tell)
     findings = as_text(examine_all(material, now))
     extras = Extras(
@@ -119,38 +125,56 @@ async def _decisions(
 
 
 async def _steps(
-    api: SupportApi, material: Material, tell: Tell
+    api: SupportApi, material: Material, limits: Limits, tell: Tell
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """The steps of the cores of the namespace's processes, by their files, as these gave them."""
+    """The steps of the cores of the namespace's processes, by their files, as these gave them.
+
+    Once they take as much as a bundle has room for, the rest is left out.
+    """
+    asked = [
+        (component, pod)
+        for component in _STEPS
+        for pod in material.objects.get(POD.kind) or ()
+        if (pod["metadata"].get("labels") or {}).get(names.LABEL_COMPONENT) == component
+        and pod["metadata"]["namespace"] == material.namespace
+    ]
     found: dict[str, str] = {}
     unread: list[tuple[str, str]] = []
-    for pod in material.objects.get(POD.kind) or ():
-        meta = pod["metadata"]
-        component = (meta.get("labels") or {}).get(names.LABEL_COMPONENT)
-        if component not in _STEPS or meta["namespace"] != material.namespace:
+    for first in range(0, len(asked), AT_ONCE):
+        some = asked[first : first + AT_ONCE]
+        if sum(map(len, found.values())) >= limits.total_bytes // 2:
+            unread += [(_steps_of(pod), "there are too many steps") for _, pod in some]
             continue
-        core, port = _STEPS[component]
-        what = f"steps of {meta['namespace']}/{meta['name']}"
-        tell(f"Reading the {what}")
-        try:
-            async with asyncio.timeout(STEPS_TIMEOUT_S):
-                data = await api.ask_port(
-                    meta["namespace"],
-                    meta["name"],
-                    _port(pod, component, port),
-                    DECISIONS_PATH,
-                    bytes_max=DECISIONS_BYTES,
-                )
-        except ApiError as error:
-            unread.append((what, reason(error)))
-        except TimeoutError:
-            unread.append((what, f"no answer within {STEPS_TIMEOUT_S:.0f} s"))
-        else:
-            if _core(data) == core:
-                found[f"{core}/{meta['name']}"] = data.decode("utf-8", "replace")
+        tell(f"Reading the {_steps_of(some[0][1])}" + (" and others" if len(some) > 1 else ""))
+        answers = await asyncio.gather(*(_steps_in(api, pod, part) for part, pod in some))
+        for (component, pod), answer in zip(some, answers, strict=True):
+            core, name = _STEPS[component][0], pod["metadata"]["name"]
+            if isinstance(answer, str):
+                unread.append((_steps_of(pod), answer))
+            elif _core(answer) != core:
+                why = "the answer holds no steps; the process may be an older one"
+                unread.append((_steps_of(pod), why))
             else:
-                unread.append((what, "the answer holds no steps; the process may be an older one"))
+                found[f"{core}/{name}"] = answer.decode("utf-8", "replace")
     return found, unread
+
+
+def _steps_of(pod: Body) -> str:
+    return f"steps of {pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+async def _steps_in(api: SupportApi, pod: Body, component: str) -> bytes | str:
+    """The answer of a process, or why there is none."""
+    meta, port = pod["metadata"], _port(pod, component, _STEPS[component][1])
+    try:
+        async with asyncio.timeout(STEPS_TIMEOUT_S):
+            return await api.ask_port(
+                meta["namespace"], meta["name"], port, DECISIONS_PATH, bytes_max=STEPS_BYTES
+            )
+    except ApiError as error:
+        return reason(error)
+    except TimeoutError:
+        return f"no answer within {STEPS_TIMEOUT_S:.0f} s"
 
 
 def _core(data: bytes) -> object:

@@ -358,10 +358,14 @@ def steps(core: str = "raft", lines: int = 3) -> bytes:
 
 
 def with_controller(api: FakeSupport, namespace: str = "mq") -> None:
-    labels = {names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: names.CONTROLLER}
+    with_process(api, names.CONTROLLER, "quorum-0", namespace)
+
+
+def with_process(api: FakeSupport, component: str, name: str, namespace: str = "mq") -> None:
+    labels = {names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: component}
     ports = [{"name": "http", "containerPort": 9999}]
-    spec = {"containers": [{"name": "controller", "ports": ports}]}
-    api.have(POD, "quorum-0", namespace, metadata={"labels": labels}, spec=spec)
+    spec = {"containers": [{"name": component, "ports": ports}]}
+    api.have(POD, name, namespace, metadata={"labels": labels}, spec=spec)
 
 
 async def test_the_steps_of_a_controller_are_in_it_as_it_gave_them() -> None:
@@ -405,3 +409,43 @@ async def test_steps_that_cannot_be_read_are_told(answer: Any, why: str) -> None
     assert not any(path.startswith("raft/") for path in bundle.files)
     unread = {one["what"]: one["why"] for one in listed(bundle)["unread"]}
     assert why in unread["steps of mq/quorum-0"]
+
+
+async def test_the_steps_of_brokers_are_in_it_as_they_gave_them() -> None:
+    api = a_cluster()
+    with_controller(api)
+    api.answers["quorum-0"] = steps()
+    for number in range(6):
+        with_process(api, names.BROKER, f"orders-{number}")
+        api.answers[f"orders-{number}"] = steps("replica", lines=3 + number)
+    with_process(api, names.BROKER, "raft-is-not-its-core")
+    api.answers["raft-is-not-its-core"] = steps("raft")
+    bundle = await taken(api)
+    for number in range(6):
+        path = f"replica/orders-{number}.jsonl"
+        assert bundle.files[path] == steps("replica", lines=3 + number)
+    assert "raft/quorum-0.jsonl" in bundle.files
+    unread = {one["what"]: one["why"] for one in listed(bundle)["unread"]}
+    assert "holds no steps" in unread["steps of mq/raft-is-not-its-core"]
+    assert b"replica/POD.jsonl" in bundle.files["README.md"]
+
+
+async def test_steps_leave_room_for_logs() -> None:
+    """Controllers' come first, and those for which there is no room are named."""
+    api = a_cluster()
+    limits = Limits(total_bytes=8 * 1024 * 1024)
+    with_controller(api)
+    api.answers["quorum-0"] = steps(lines=20_000)
+    for number in range(12):
+        with_process(api, names.BROKER, f"orders-{number:02d}")
+        api.answers[f"orders-{number:02d}"] = steps("replica", lines=90_000)
+    bundle = await taken(api, limits=limits)
+    held = {path: len(data) for path, data in bundle.files.items() if path.endswith(".jsonl")}
+    assert "raft/quorum-0.jsonl" in held
+    assert "replica/orders-00.jsonl" in held
+    assert sum(held.values()) <= limits.total_bytes // 4
+    told = listed(bundle)
+    cut = [one for one in told["cut"] if "replica/orders-" in one]
+    unread = [one["what"] for one in told["unread"] if "too many steps" in one["why"]]
+    assert len(held) - 1 + len(cut) + len(unread) == 12
+    assert unread == [f"steps of mq/orders-{number:02d}" for number in (7, 8, 9, 10, 11)]
