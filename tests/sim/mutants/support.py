@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.mutants.mutant import Mutant, UnitTests, one_edit
 
 _operator = one_edit("gantry_operator")
+_broker = one_edit("gantry_broker")
 _controller = one_edit("gantry_controller")
 _protocol = one_edit("gantry_protocol")
 _REDACT = "unit/operator/test_redact.py::"
@@ -15,6 +16,7 @@ _DECISIONS = "unit/operator/test_decisions.py::"
 _LISTENING = "unit/protocol/test_listening.py::"
 _LOCAL = "unit/controller/admin/test_local_paths.py::"
 _STEPS = "unit/controller/decisions/test_steps.py::"
+_REPLICA_STEPS = "unit/broker/decisions/test_replica_steps.py::"
 _REPLAY = "unit/operator/test_replay.py::"
 _FIGURES = "unit/operator/test_sync_figures.py::"
 _PROBE = "unit/operator/test_probe.py::"
@@ -341,35 +343,97 @@ MUTANTS = (
         _AREA,
         "a replay goes on without what the core was asked for",
         "decisions.recorded:RecordedCore._made",
-        "self._keep(kind, given, told.raised(error))",
+        "self._keep(kind, given, raised(error))",
         "pass",
         UnitTests(f"{_STEPS}test_refusals_are_steps_and_reach_the_caller"),
     ),
-    _controller(
+    _protocol(
         "end-of-a-stretch-not-compared",
         _AREA,
         "a core that drifts from what it was passes for the same",
-        "decisions.replay:_end_differs",
+        "steps.replay:_end_differs",
         "if state == after.state:",
         "if True:",
         UnitTests(f"{_STEPS}test_a_state_that_drifts_without_a_word_is_found"),
     ),
-    _controller(
+    _protocol(
         "chance-that-was-not-drawn",
         _AREA,
         "a core that draws less than it did passes for the same",
-        "decisions.replay:_retaken",
+        "steps.replay:_retaken",
         "if chance.left:",
         "if False:",
         UnitTests(f"{_STEPS}test_chance_that_is_drawn_otherwise_is_named"),
     ),
-    _controller(
+    _protocol(
         "ring-without-a-bound",
         _AREA,
         "a controller runs out of memory for the sake of a report",
-        "decisions.ring:StepRing._bound",
+        "steps.ring:StepRing._bound",
         "while self._stretches and self.size > self._bytes_max:",
         "while False:",
         UnitTests(f"{_STEPS}test_what_is_beyond_the_bound_is_counted"),
+    ),
+    _broker(
+        "messages-in-a-bundle",
+        _AREA,
+        "a broker holds on to what it was sent, for the sake of a report",
+        "decisions.told:event_told",
+        "if type(event) is not Received:",
+        "if True:",
+        UnitTests(f"{_REPLICA_STEPS}test_no_message_is_in_it"),
+    ),
+    _broker(
+        "writes-in-a-ring",
+        _AREA,
+        "who waited for a send is held in memory long after it was answered",
+        "decisions.told:_count",
+        "return range(len(writes))",
+        "return writes",
+        UnitTests(f"{_REPLICA_STEPS}test_no_message_is_in_it"),
+    ),
+    _broker(
+        "batch-that-was-not-on-offer",
+        _AREA,
+        "a core that would send something else passes for the same",
+        "decisions.replay:_sent",
+        "message if offered == batch else raised",
+        "message if True else raised",
+        UnitTests(f"{_REPLICA_STEPS}test_a_bug_is_found_in_what_was_recorded_before_it"),
+    ),
+    _broker(
+        "confirm-within-a-run-not-compared",
+        _AREA,
+        "a master that confirms too early passes for the same",
+        "decisions.dense:_moved",
+        "return first.confirm, 1 + len(first.writes), 0",
+        "return _NOTHING",
+        UnitTests(f"{_REPLICA_STEPS}test_numbers_stand_for_the_very_step"),
+    ),
+    _protocol(
+        "another-core-passes-for-the-same",
+        _AREA,
+        "a group that begins anew in its process is said to drift",
+        "steps.ring:StepRing.restart",
+        "self.dropped += 1",
+        "pass",
+        UnitTests(f"{_REPLICA_STEPS}test_groups_of_a_process_have_equal_shares"),
+    ),
+    _broker(
+        "run-that-grows-behind-its-stretch",
+        _AREA,
+        "what a core was given before a state stands behind it",
+        "decisions.recorded:RecordedReplica._begin_run",
+        "if steps and steps[-1][1] is run:",
+        "if True:",
+        UnitTests(f"{_REPLICA_STEPS}test_a_small_ring_has_its_beginning"),
+    ),
+    _bug(
+        "steps-fill-the-bundle",
+        "a report of a large group has steps and no log",
+        "support.bundle:build",
+        "if len(text) > room:",
+        "if False:",
+        f"{_REPORT}test_steps_leave_room_for_logs",
     ),
 )
