@@ -138,6 +138,11 @@ def retaken(machine: CoreKind, recording: StepsRead, place: str) -> Iterator[Str
             yield _retaken(machine, stretch, after, f"{where}, step {stretch.number}")
         except RecursionError:
             raise NotStepsError(f"{where}, step {stretch.number} is nested too deeply.") from None
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise NotStepsError(
+                f"{where}, stretch of step {stretch.number} leads to no state of a core ({why})."
+            ) from None
 
 
 def _retaken(

@@ -146,6 +146,21 @@ def test_a_state_that_drifts_without_a_word_is_found() -> None:
         assert differences(lived, REPLICA) == [], "nobody stood still"
 
 
+def test_a_state_that_this_version_cannot_tell_is_refused_in_a_sentence() -> None:
+    with recorded_replicas(32 * 1024) as made:
+        group = Group(3)
+        group.elect(1)
+        while len(made[0].held().stretches) < 2:
+            group.write(1, b"x")
+            group.tick()
+
+    def fails(_: ReplicaCore) -> Any:
+        raise TypeError("Thing is no value of the core")
+
+    with pytest.raises(NotStepsError, match=r"no state of a core \(TypeError: Thing is no value"):
+        list(retaken(REPLICA._replace(state_of=fails), again(made[0]), "file"))
+
+
 def test_the_step_that_differs_is_named(lived: StepsRead) -> None:
     with planted((Edit(*BUGS["heartbeats"]),)):
         outcomes = list(retaken(REPLICA, lived, "file"))
