@@ -37,12 +37,16 @@ class QueueNow(NamedTuple):
         minimum, maximum: the first offset served, and one past the last.
         at_time: the offset for the wish's timestamp.
         committed: where the group is; None when it never was there.
+        has_before, goes_on: what is below ``minimum``, or from ``maximum`` on, is in another broker
+            group, which says whether there is such an offset.
     """
 
     minimum: int
     maximum: int
     at_time: int
     committed: int | None
+    has_before: bool = False
+    goes_on: bool = False
 
 
 def check(wish: Wish, queues: int) -> Refusal | None:
@@ -57,16 +61,26 @@ def check(wish: Wish, queues: int) -> Refusal | None:
 
 
 def plan(wish: Wish, queues: Mapping[int, QueueNow]) -> dict[int, int] | Refusal:
-    """Offsets by queue id, each within its queue; refused as a whole or not at all."""
+    """Offsets by queue id, each within its queue; refused as a whole or not at all.
+
+    An offset that is in another broker group leads to the end of what is here that is next to it:
+    all of it is done, or comes again.
+    """
     moves = {}
     for queue_id, now in queues.items():
-        if wish.offset is not None and not now.minimum <= wish.offset <= now.maximum:
+        if wish.offset is not None and not _is_in(now, wish.offset):
             return _illegal(
                 f"offset {wish.offset} is not in queue {queue_id}, which has {now.minimum} to"
                 f" {now.maximum}"
             )
         moves[queue_id] = _offset(wish, now)
     return moves
+
+
+def _is_in(now: QueueNow, offset: int) -> bool:
+    """Whether there may be such an offset, here or elsewhere."""
+    is_below, is_above = offset < now.minimum, offset > now.maximum
+    return offset >= 0 and (now.has_before or not is_below) and (now.goes_on or not is_above)
 
 
 def unknown_group(group: str) -> Refusal:
@@ -79,7 +93,7 @@ def unknown_group(group: str) -> Refusal:
 
 def _offset(wish: Wish, now: QueueNow) -> int:
     if wish.offset is not None:
-        wanted = wish.offset
+        wanted = min(max(wish.offset, now.minimum), now.maximum)
     elif wish.timestamp == END:
         wanted = now.maximum
     else:

@@ -220,6 +220,22 @@ MUTANTS = (
         "resets",
     ),
     _broker(
+        "reset-refused-where-the-offset-is-not",
+        "a reset fails since one group does not have the offset, though another one has",
+        f"{MAPPED}.resets:MappedResets._now",
+        "goes_on=not is_open",
+        "goes_on=False",
+        "resets",
+    ),
+    _broker(
+        "offset-before-a-queue",
+        "a reset to an offset that no group has any more is called done",
+        f"{MAPPED}.resets:MappedResets._now",
+        "not (is_open or begins_here)",
+        "not is_open",
+        "resets",
+    ),
+    _broker(
         "reset-never-followed",
         "a reader is led back again each time it comes to where its queue has moved",
         f"{REQUESTS}._led_to",

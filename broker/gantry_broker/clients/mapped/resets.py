@@ -116,7 +116,7 @@ class MappedResets:
             if not reset.is_known and all(code != _COMMITTED for _, code in found):
                 done(unknown_group(reset.group))
                 return
-            done({number: _now(reset, number, *own[number], found) for number in own})
+            done({number: self._now(reset, number, *own[number], found) for number in own})
 
         codes = [code for code, is_asked in _questions(reset).items() if is_asked]
         several = [number for number in own if self._has_more(reset.topic, number)]
@@ -133,6 +133,28 @@ class MappedResets:
     def _is_open(self, topic: str, number: int) -> bool:
         queues = self._view.queues.of(topic)
         return queues is not None and queues.queues[number].open.group == self._view.broker_name
+
+    def _now(
+        self, reset: Reset, number: int, segment: Segment, queue: QueueOffsets, found: Found
+    ) -> QueueNow:
+        """A queue as it is; a segment without a message ends where it starts."""
+        minimum = max(queue.min_offset, segment.start)
+        maximum = max(queue.max_offset, segment.start)
+        at_time = found.get((number, _BY_TIME), queue.found or 0)
+        if (number, _BY_TIME) in found:
+            minimum = min(minimum, at_time)
+        queues, is_open = self._view.queues.of(reset.topic), self._is_open(reset.topic, number)
+        begins_here = queues is not None and (
+            queues.queues[number].segments[0].group == self._view.broker_name
+        )
+        return QueueNow(
+            minimum=min(minimum, found.get((number, _MINIMUM), minimum)),
+            maximum=maximum,
+            at_time=at_time,
+            committed=found.get((number, _COMMITTED)),
+            has_before=not (is_open or begins_here),
+            goes_on=not is_open,
+        )
 
     def _ask(
         self,
@@ -200,19 +222,3 @@ def _questions(reset: Reset) -> dict[RequestCode, bool]:
         _MINIMUM: wish.offset is not None,
         _COMMITTED: not wish.is_force or not reset.is_known,
     }
-
-
-def _now(
-    reset: Reset, number: int, segment: Segment, queue: QueueOffsets, found: Found
-) -> QueueNow:
-    """A queue as it is; a segment without a message ends where it starts."""
-    minimum, maximum = max(queue.min_offset, segment.start), max(queue.max_offset, segment.start)
-    at_time = found.get((number, _BY_TIME), queue.found or 0)
-    if (number, _BY_TIME) in found:
-        minimum = min(minimum, at_time)
-    return QueueNow(
-        minimum=min(minimum, found.get((number, _MINIMUM), minimum)),
-        maximum=maximum,
-        at_time=at_time,
-        committed=found.get((number, _COMMITTED)),
-    )

@@ -76,6 +76,28 @@ def test_an_offset_outside_its_queue_is_refused(offset: int) -> None:
     assert f"offset {offset} is not in queue 0, which has 2 to 9" in refusal.remark
 
 
+@pytest.mark.parametrize(
+    ("offset", "has_before", "goes_on", "end"),
+    [
+        pytest.param(1, True, False, 2, id="below-it-is-elsewhere"),
+        pytest.param(10, False, True, 9, id="above-it-is-elsewhere"),
+        pytest.param(5, True, True, 5, id="it-is-here"),
+        pytest.param(1, False, True, None, id="below-all"),
+        pytest.param(10, True, False, None, id="above-all"),
+        pytest.param(-5, True, True, None, id="no-offset"),
+    ],
+)
+def test_an_offset_of_another_broker_group_leads_to_the_end_next_to_it(
+    offset: int, has_before: bool, goes_on: bool, end: int | None
+) -> None:
+    now = NOW[0]._replace(has_before=has_before, goes_on=goes_on)
+    moves = plan(Wish(0, -1, offset, True), {0: now})
+    if end is None:
+        assert isinstance(moves, Refusal)
+    else:
+        assert moves == {0: end}
+
+
 # ---- at the broker
 
 

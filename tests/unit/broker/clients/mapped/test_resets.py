@@ -84,6 +84,44 @@ async def test_an_offset_of_an_older_segment_may_be_named(mapped: MappedGroup) -
     assert mapped.group.store.committed.query("g", TOPIC, AGAIN) == 5
 
 
+@pytest.mark.parametrize(
+    ("number", "queue_id", "offset", "end"),
+    [
+        pytest.param(0, AGAIN, 4, 40, id="in-an-earlier-segment"),
+        pytest.param(0, AGAIN, 41, 41, id="here"),
+        pytest.param(0, AGAIN, 100, 43, id="in-a-later-segment"),
+        pytest.param(2, 2, 4, 0, id="of-a-queue-that-never-was-here"),
+    ],
+)
+async def test_an_offset_that_is_elsewhere_leads_to_the_end_of_what_is_here(
+    mapped: MappedGroup, number: int, queue_id: int, offset: int, end: int
+) -> None:
+    """The group that has the offset says whether there is such a one."""
+    await came(mapped)
+    left = MappedQueue((*CAME.segments, Segment(THERE, 43, 2 * AGAIN)), "", 2)
+    mapped.tell(left, at(HERE, 1), at(THERE, 2), at(THERE, 3), epoch=2)
+    asked = mapped.ask(RESET, reset_ext(-1, queueId=number, offset=offset))
+    assert mapped.masters.asked == []
+    await asyncio.sleep(0.01)
+    answer = mapped.answer(asked)
+    assert answer is not None
+    assert answer.code == 0
+    assert f'"queueId":{number},"topic":"mapped"}}:{end}'.encode() in answer.body
+    assert mapped.group.store.committed.query("g", TOPIC, queue_id) == end
+
+
+async def test_the_group_of_the_first_segment_refuses_what_is_before_it(
+    mapped: MappedGroup,
+) -> None:
+    """Nobody else knows where the queue begins, wherever messages are taken now."""
+    await came(mapped)
+    begins = MappedQueue((Segment(HERE, 40, AGAIN), Segment(THERE, 43, 2 * AGAIN)), "", 2)
+    mapped.tell(begins, at(HERE, 1), at(THERE, 2), at(THERE, 3), epoch=2)
+    asked = mapped.ask(RESET, reset_ext(-1, queueId=0, offset=39))
+    assert mapped.code(asked) == ResponseCode.INVALID_PARAMETER
+    assert mapped.group.store.committed.query("g", TOPIC, AGAIN) == 42
+
+
 async def test_who_committed_before_the_move_is_not_led_forward(mapped: MappedGroup) -> None:
     await came(mapped)
     mapped.group.store.committed.forget("g", TOPIC, AGAIN)
