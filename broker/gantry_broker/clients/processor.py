@@ -265,7 +265,13 @@ class ClientProcessor:
         }
         mapped_resets = MappedResets(view, self.mapped, lookups)
         self.resets = OffsetResets(
-            view, self._sessions, self._writer, self._puller, mapped_resets, self.pops.parts
+            view,
+            self._sessions,
+            self._writer,
+            self._puller,
+            mapped_resets,
+            self.pops.parts,
+            self.pops.book,
         )
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self.traffic, clock)
@@ -311,7 +317,9 @@ class ClientProcessor:
             RequestCode.GET_ALL_CONSUMER_OFFSET: progress.all_offsets,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: progress.groups_of_topic,
             RequestCode.QUERY_TOPICS_BY_CONSUMER: progress.topics_of_group,
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.resets.reset,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: partial(
+                self.pops.once_read, serve=self.resets.reset
+            ),
             RequestCode.GET_ALL_TOPIC_CONFIG: listings.topics,
             RequestCode.DELETE_TOPIC_IN_BROKER: listings.delete_topic,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: listings.producers,

@@ -49,6 +49,19 @@ class QueueNow(NamedTuple):
     goes_on: bool = False
 
 
+class ResetMove(NamedTuple):
+    """The way of a consumer group in a queue.
+
+    Attributes:
+        offset: where it goes on.
+        again: from there on everything is consumed again; higher where the group is further back,
+            and stays there.
+    """
+
+    offset: int
+    again: int
+
+
 def check(wish: Wish, queues: int) -> Refusal | None:
     """Refuse a wish for a topic with so many queues that none of them could fulfil."""
     if wish.queue_id is not None and not 0 <= wish.queue_id < queues:
@@ -60,8 +73,8 @@ def check(wish: Wish, queues: int) -> Refusal | None:
     return None
 
 
-def plan(wish: Wish, queues: Mapping[int, QueueNow]) -> dict[int, int] | Refusal:
-    """Offsets by queue id, each within its queue; refused as a whole or not at all.
+def plan(wish: Wish, queues: Mapping[int, QueueNow]) -> dict[int, ResetMove] | Refusal:
+    """Moves by queue id, each within its queue; refused as a whole or not at all.
 
     An offset that is in another broker group leads to the end of what is here that is next to it:
     all of it is done, or comes again.
@@ -73,7 +86,7 @@ def plan(wish: Wish, queues: Mapping[int, QueueNow]) -> dict[int, int] | Refusal
                 f"offset {wish.offset} is not in queue {queue_id}, which has {now.minimum} to"
                 f" {now.maximum}"
             )
-        moves[queue_id] = _offset(wish, now)
+        moves[queue_id] = _move(wish, now)
     return moves
 
 
@@ -91,15 +104,14 @@ def unknown_group(group: str) -> Refusal:
     )
 
 
-def _offset(wish: Wish, now: QueueNow) -> int:
-    if wish.offset is not None:
-        wanted = min(max(wish.offset, now.minimum), now.maximum)
-    elif wish.timestamp == END:
+def _move(wish: Wish, now: QueueNow) -> ResetMove:
+    wanted = now.at_time if wish.offset is None else wish.offset
+    if wish.offset is None and wish.timestamp == END:
         wanted = now.maximum
-    else:
-        wanted = min(max(now.at_time, now.minimum), now.maximum)
-    stays = not wish.is_force and now.committed is not None and now.committed < wanted
-    return now.committed if stays and now.committed is not None else wanted
+    wanted = min(max(wanted, now.minimum), now.maximum)
+    if wish.is_force or now.committed is None or now.committed >= wanted:
+        return ResetMove(wanted, wanted)
+    return ResetMove(now.committed, wanted)
 
 
 def _illegal(remark: str) -> Refusal:

@@ -8,6 +8,9 @@ nobody has to be stopped. Broadcasting consumers keep their offsets to themselve
 A reset that is a request with a number is carried out once in each queue, however often it comes
 (``store.tables.resets``); it is answered alike each time.
 
+Of a group that pops, everything from the new offset on comes again, whatever was acknowledged: the
+ledger of POP says so (``PopBook.reset``) before the reset is answered.
+
 What is refused: resets of what does not exist, and offsets outside a queue (see ``reset_plan``).
 Queues of mapped topics go back into segments of other broker groups (``mapped.resets``).
 """
@@ -23,13 +26,17 @@ from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.queue_map import MAPPED, Segment
 from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.clients.core.pop.ledger import Back
+from gantry_broker.clients.core.pop.records import QueueId
 from gantry_broker.clients.mapped.resets import UNSETTLED, MappedResets, Reset
 from gantry_broker.clients.offsets import OffsetWriter
+from gantry_broker.clients.pop.book import PopBook
 from gantry_broker.clients.pop.parts import Parts
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.reset_plan import (
     END,
     QueueNow,
+    ResetMove,
     Wish,
     check,
     plan,
@@ -44,6 +51,10 @@ from gantry_broker.store.tables.resets import last_request, put_request, put_res
 _NO_REQUESTS = Refusal(
     ResponseCode.INVALID_PARAMETER,
     "offsets of a topic with a map of its queues are reset by a person: gantry offsets reset",
+)
+
+_POPS_BUSY = Refusal(
+    ResponseCode.SYSTEM_BUSY, "no offset is reset: too much waits for the log, or is not read yet"
 )
 
 _THEIR_OWN = Refusal(
@@ -63,6 +74,7 @@ class OffsetResets:
         puller: has pulls that wait, and knows how far groups have pulled.
         mapped: knows where resets of mapped topics are kept.
         parts: those that consumer groups pop from.
+        book: of what is in flight.
 
     Attributes:
         queues: in which an offset was reset.
@@ -76,6 +88,7 @@ class OffsetResets:
         puller: Puller,
         mapped: MappedResets,
         parts: Parts,
+        book: PopBook,
     ) -> None:
         self.queues = 0
         self._view = view
@@ -84,6 +97,7 @@ class OffsetResets:
         self._puller = puller
         self._mapped = mapped
         self._parts = parts
+        self._book = book
 
     def reset(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """InvokeBrokerToResetOffset (222)."""
@@ -134,7 +148,7 @@ class OffsetResets:
                 number: self._with_committed(header, queue_ids[number], queue)
                 for number, queue in found.items()
             }
-            moves = plan(wish, queues)
+            moves = self._pops_busy() or plan(wish, queues)
             if not isinstance(moves, Refusal):
                 moves = self._not_done(header, moves)
             if isinstance(moves, Refusal):
@@ -147,6 +161,13 @@ class OffsetResets:
         questions = [QueueQuestion(header.topic, at, since=since) for at in queue_ids.values()]
         self._view.store.offsets(questions, learned)
         return None
+
+    def _pops_busy(self) -> Refusal | None:
+        """The reason why nobody can say now what of a group is in flight, or that it is over."""
+        if self._book.failure:
+            return Refusal(ResponseCode.SYSTEM_ERROR, self._book.failure)
+        is_known = self._book.ready and not self._book.is_behind
+        return None if is_known else _POPS_BUSY
 
     def _places(self, topic: TopicConfig, wish: Wish, group: str) -> dict[int, Segment] | Refusal:
         """The queues of this group that are to keep the reset, by the numbers of the wish's."""
@@ -183,8 +204,8 @@ class OffsetResets:
         )
 
     def _not_done(
-        self, header: ResetOffsetRequestHeader, moves: dict[int, int]
-    ) -> dict[int, int] | Refusal:
+        self, header: ResetOffsetRequestHeader, moves: dict[int, ResetMove]
+    ) -> dict[int, ResetMove] | Refusal:
         """What a request has yet to move; refused if a later one was carried out."""
         if header.request is None:
             return moves
@@ -192,7 +213,7 @@ class OffsetResets:
         if group is not None and group.is_broadcasting:
             return _THEIR_OWN
         left = {}
-        for queue_id, offset in moves.items():
+        for queue_id, move in moves.items():
             last = last_request(self._view.store.committed, header.group, header.topic, queue_id)
             if last is not None and last > header.request:
                 remark = (
@@ -201,21 +222,21 @@ class OffsetResets:
                 )
                 return Refusal(ResponseCode.INVALID_PARAMETER, remark)
             if last != header.request:
-                left[queue_id] = offset
+                left[queue_id] = move
         return left
 
     def _move(
         self,
         header: ResetOffsetRequestHeader,
-        moves: Mapping[int, int],
+        moves: Mapping[int, ResetMove],
         queue_ids: Mapping[int, int],
         answer: Callable[[RemotingCommand], None],
         request: RemotingCommand,
     ) -> None:
         body = encode_reset_offsets(
             {
-                MessageQueue(self._view.broker_name, queue_id, header.topic): offset
-                for queue_id, offset in moves.items()
+                MessageQueue(self._view.broker_name, queue_id, header.topic): move.offset
+                for queue_id, move in moves.items()
             }
         )
         group = self._sessions.group(header.group)
@@ -226,18 +247,28 @@ class OffsetResets:
         is_online = (
             bool(self._sessions.client_ids(header.group)) or self._view.consumers.may_be_served
         )
-        for queue_id, offset in moves.items():
-            place = (header.group, header.topic, queue_ids[queue_id])
+        popped: list[Back] = []
+        for queue_id, move in moves.items():
+            place = QueueId(header.group, header.topic, queue_ids[queue_id])
             is_served = is_online or self._puller.pulled.offset(*place) is not None
             is_served = is_served and self._mapped.leads(group, header.topic, queue_id)
-            put_reset(self._view.store.committed, *place, offset, due=is_served)
+            put_reset(self._view.store.committed, *place, move.offset, due=is_served)
             number = (header.group, header.topic, queue_id)
-            self._parts.reset(*number, offset, is_force=header.is_force)
+            popped.append(Back(place, move.again, move.again == move.offset))
+            popped += self._parts.reset(*number, move.again, is_force=header.is_force)
             self._puller.moved(*place)
         self.queues += len(moves)
-        if header.request is not None and not self._keep_request(header, header.request, queue_ids):
-            answer(reply(request, ResponseCode.SYSTEM_BUSY, "the offsets of groups are too many"))
-            return
+
+        def recorded(outcome: SendOutcome) -> None:
+            if outcome.code != ResponseCode.SUCCESS:
+                written(outcome)
+            elif header.request is not None and not self._keep_request(
+                header, header.request, queue_ids
+            ):
+                remark = "the offsets of groups are too many"
+                answer(reply(request, ResponseCode.SYSTEM_BUSY, remark))
+            else:
+                self._writer.now(written)
 
         def written(outcome: SendOutcome) -> None:
             if outcome.code == ResponseCode.SUCCESS:
@@ -247,7 +278,7 @@ class OffsetResets:
                 remark = f"the reset may not last: {outcome.remark}"
                 answer(reply(request, ResponseCode.SYSTEM_BUSY, remark))
 
-        self._writer.now(written)
+        self._book.reset(popped, recorded)
 
 
 def _refused_request(header: ResetOffsetRequestHeader, topic: TopicConfig) -> Refusal | None:

@@ -75,8 +75,8 @@ MUTANTS = (
         "reset-skips-without-force",
         "a reset that is to lead nobody on skips what older segments have",
         f"{PARTS}.reset",
-        "(is_force or at < now)",
-        "True",
+        "is_moved = is_force or at < now",
+        "is_moved = True",
         "test_only_by_force_a_reset_leads_older_segments_on",
     ),
     _mutant(
@@ -86,6 +86,14 @@ MUTANTS = (
         "self._book.may_have(*queue)",
         "True",
         "test_a_reset_of_who_pulls_is_in_the_newest_segment_alone",
+    ),
+    _mutant(
+        "done-behind-in-flight-in-older-parts",
+        "a reset brings nothing back that was acknowledged in a segment with something in flight",
+        f"{PARTS}.reset",
+        "found.append(Back(queue, at, is_moved))",
+        "pass",
+        "test_a_reset_brings_back_what_is_done_behind_what_is_in_flight",
     ),
     _mutant(
         "order-ends-with-a-reset",
@@ -139,6 +147,20 @@ MUTANTS = (
             ),
         ),
         Seeds("product-moved-pops", 3),
+    ),
+    Mutant(
+        "done-behind-in-flight-stays-done",
+        "POP",
+        "a reset brings nothing back that was acknowledged behind what is in flight",
+        (
+            Edit(
+                "gantry_broker.clients.core.pop.ledger:reset_events",
+                "back.first if back.is_rest_done",
+                "max(back.first, queue.next if back.first >= queue.floor else 0)"
+                " if back.is_rest_done",
+            ),
+        ),
+        Seeds("product-moved-pops", 8),
     ),
     Mutant(
         "message-group-of-one-place",

@@ -15,6 +15,7 @@ POPS = "unit/broker/clients/test_pop.py"
 MASTERS = "unit/broker/clients/test_pop_masters.py"
 LITES = "unit/broker/clients/test_lite_topics.py"
 WAITING = "unit/broker/clients/test_pop_waiting.py"
+RESETS = "unit/broker/clients/test_pop_resets.py"
 COMES_EARLY = "unit/broker/clients/test_pop_early.py"
 FAILURES = "unit/broker/clients/test_pop_failures.py"
 CORE = "unit/broker/clients/core/test_pop.py"
@@ -196,6 +197,54 @@ MUTANTS = (
         f"{POPS}::test_a_reset_is_followed",
     ),
     _mutant(
+        "reset-leaves-what-is-done",
+        "a reset brings nothing back that was acknowledged behind a message in flight",
+        "gantry_broker.clients.resets:OffsetResets._move",
+        "popped.append(Back(place, move.again, move.again == move.offset))",
+        "pass",
+        f"{RESETS}::test_everything_from_the_offset_on_comes_again",
+    ),
+    _mutant(
+        "reset-leads-on-without-force",
+        "what is in flight in front of the place of an unforced reset is lost",
+        f"{LEDGER}:reset_events",
+        "if back.is_rest_done or offset >= first",
+        "",
+        f"{RESETS}::test_unforced_nobody_is_led_on_and_all_behind_comes_again",
+    ),
+    _mutant(
+        "receipts-outlive-a-reset",
+        "a receipt from before a reset acknowledges what comes again",
+        f"{LEDGER}:PopLedger.apply",
+        "queue.over_ms = queue.newest_ms",
+        "pass",
+        f"{RESETS}::test_receipts_from_before_do_no_harm",
+    ),
+    _mutant(
+        "read-before-a-reset",
+        "a pop under way leads a group past the place that it was reset to",
+        f"{BOOK}.reset",
+        "self.generation += 1",
+        "pass",
+        f"{RESETS}::test_what_is_read_at_the_moment_of_a_reset_is_not_handed_out",
+    ),
+    _mutant(
+        "asleep-after-a-reset",
+        "who waits is not told that messages come again",
+        f"{BOOK}.reset",
+        "self._changed()",
+        "pass",
+        f"{RESETS}::test_who_waits_is_given_what_comes_again",
+    ),
+    _mutant(
+        "reset-answered-before-the-log-has-it",
+        "a reset is called done, and the next master knows nothing of it",
+        "gantry_broker.clients.resets:OffsetResets._move",
+        "self._book.reset(popped, recorded)",
+        "self._book.reset(popped, lambda outcome: None); recorded(SendOutcome(0))",
+        f"{RESETS}::test_a_reset_that_was_not_stored_is_not_called_done",
+    ),
+    _mutant(
         "refused-reset-forgotten",
         "a reset is never followed if the first append that says so is refused",
         f"{BOOK}._undo",
@@ -358,7 +407,7 @@ MUTANTS = (
     _mutant(
         "refused-before-the-log-is-read",
         "an acknowledgement that the last master carried out is answered with an error",
-        f"{REQUESTS}._once_read",
+        f"{REQUESTS}.once_read",
         "self.book.is_being_read and",
         "False and",
         f"{COMES_EARLY}::test_what_an_earlier_master_acknowledged_is_answered_so_when_it_was_read",

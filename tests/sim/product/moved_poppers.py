@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NEW, ORDERED = "any", "ordered"
 LATE, BACK = "late", "back"
 COMES_S = (3.0, 9.0)  # when somebody late does, since the topic is there
-BACK_EACH = 0.2  # turns of one that is moved back
+BACK_EACH = 0.5  # turns of one that is moved back
 
 
 class Holders(NamedTuple):
@@ -155,14 +155,13 @@ class MovedPoppers(Poppers):
         """Have a group take a queue from an earlier place on.
 
         What stands before that place and is not done may be left out from then on. What stands
-        behind it is owed again if all groups that have a part of the queue say that it is done.
-        They follow one after the other, so a job may be done once more before it comes again. Nor
-        is it owed while one in front may be in flight: it counts as done then, and no more.
+        behind it is owed again, whatever is in flight or acknowledged, if all groups that have a
+        part of the queue say that it is done.
         """
         number, target = rng.choice(self._sent)
         jobs = self._jobs[BACK]
         asked = [place for place in {*self._sent, *jobs} if place[0] == number]
-        is_clear = all(self._is_over((number, at)) for at in range(target + 1))
+        is_clear = all(self._is_over((number, at)) for at in range(target + 1))  # nothing in flight
         self._left_out.difference_update(place for place in asked if place[1] >= target)
         self._led_back.update(place for place in asked if place[1] >= target)
         for place in asked:
@@ -179,8 +178,14 @@ class MovedPoppers(Poppers):
             self._left_out.update((number, at) for at in range(target))
             self._cluster.world.count("popped-back" if is_clear else "popped-on")
             for place in asked:
-                jobs[place].maybe_done |= place[1] < target
-                jobs[place].maybe_done &= place[1] < target or not is_clear
+                jobs[place].maybe_done = place[1] < target
+
+    async def _acknowledge(self, line: Line, group: str, receipts: list[Receipt]) -> None:
+        """One that is moved back leaves some in flight, so that others behind them are done."""
+        if group == BACK and not self._stops:
+            receipts = [one for one in receipts if one.before or one.offset % 3]
+        if receipts:
+            await super()._acknowledge(line, group, receipts)
 
     def _is_over(self, place: Place) -> bool:
         """Whether a job is surely not in flight, of the group that is moved back."""

@@ -30,11 +30,13 @@ from gantry_protocol.records import MessageRecord
 
 from gantry_broker.clients.core.clocks import Clocks
 from gantry_broker.clients.core.pop.ledger import (
+    Back,
     DeliveryState,
     LogReader,
     PopLedger,
     PopQueue,
     Undo,
+    reset_events,
 )
 from gantry_broker.clients.core.pop.records import (
     BATCH_EVENTS,
@@ -107,7 +109,8 @@ class PopBook:
             in flight of them stands there, and is of no use to a master that has no offset.
         taken: the queues that some pop takes of now; no table forgets them, since what the pop
             has learned of them is to hold until it hands out.
-        generation: rises whenever something is taken back: what was built on it does not hold.
+        generation: rises whenever something is taken back, or a group is reset: what was built on
+            it does not hold.
         failure: why POP is not served; empty while it is.
         refused: appends that were refused.
         tables: tables that were confirmed.
@@ -216,6 +219,42 @@ class PopBook:
             if done is not None and offset < done:
                 return DeliveryState.DONE
         return self.ledger.state(queue_id, offset, popped_ms)
+
+    def reset(self, moves: Sequence[Back], done: Told) -> None:
+        """Groups are reset, whose offsets are committed here by now.
+
+        What is read for them at the moment is not handed out. Where a group does not pop there is
+        nothing to record.
+
+        Args:
+            moves: of queues that may be unknown here.
+            done: is told as by ``record``; a reset that was taken back is followed as a commit is.
+        """
+        assert self.ready, "what earlier masters wrote is known"
+        assert not self.is_behind, "it would be refused"
+        self.generation += 1
+        events: list[Event] = []
+        moved: list[QueueId] = []
+        for move in moves:
+            queue = self.ledger.queues.get(move.queue)
+            if queue is None:
+                continue
+            events += reset_events(queue, move)
+            if move.is_rest_done:
+                self.committed[move.queue] = move.first
+                self.unwritten.add(move.queue)
+                moved.append(move.queue)
+
+        def recorded(outcome: SendOutcome) -> None:
+            if outcome.code != ResponseCode.SUCCESS and not outcome.may_be_stored:
+                self.committed.update(dict.fromkeys(moved, UNKNOWN))
+            done(outcome)
+
+        if events:
+            self.record(events, recorded)
+        else:
+            done(SendOutcome(ResponseCode.SUCCESS))
+        self._changed()
 
     def settled(self, done: Told) -> None:
         """Tell ``done`` once everything that is so here is confirmed, or why it is not."""

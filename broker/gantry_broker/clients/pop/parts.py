@@ -39,6 +39,7 @@ from gantry_protocol.queue_map import MAPPED, QueueMap, number_of
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.clients.core.pop.ledger import Back
 from gantry_broker.clients.core.pop.records import QueueId
 from gantry_broker.clients.mapped.places import (
     AS_POPPED,
@@ -158,7 +159,9 @@ class Parts:
         for topic in topics:
             self._held.pop(topic, None)
 
-    def reset(self, group: str, topic: str, number: int, offset: int, *, is_force: bool) -> None:
+    def reset(
+        self, group: str, topic: str, number: int, offset: int, *, is_force: bool
+    ) -> list[Back]:
         """The newest segment of a queue that this group holds keeps a reset of a consumer group.
 
         If it pops, the older ones follow at once: other groups leave them to this one. Where it has
@@ -168,9 +171,13 @@ class Parts:
             group: the consumer group.
             topic: of the queue.
             number: of the queue.
-            offset: where it is to go on.
+            offset: from there on everything is to come again.
             is_force: also forward; otherwise where it is further back it stays.
+
+        Returns:
+            The resets of the older ones, for the book.
         """
+        found: list[Back] = []
         committed = self._view.store.committed
         parts = self._parts(topic).get(number, [])
         for part in parts:
@@ -179,8 +186,13 @@ class Parts:
             assert part.end is not None, "only the newest one takes messages"
             queue = QueueId(group, topic, part.queue_id)
             now, at = committed.query(*queue), min(max(offset, part.start), part.end)
-            if now is not None and self._book.may_have(*queue) and (is_force or at < now):
+            if now is None or not self._book.may_have(*queue):
+                continue
+            is_moved = is_force or at < now
+            if is_moved:
                 put_reset(committed, *queue, at, due=False)
+            found.append(Back(queue, at, is_moved))
+        return found
 
     # ---- one segment
 

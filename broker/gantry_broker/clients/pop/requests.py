@@ -316,20 +316,20 @@ class PopRequests:
 
     def ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """AckMessage (200051)."""
-        return self._once_read(conn, request, self._ack)
+        return self.once_read(conn, request, self._ack)
 
     def batch_ack(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """BatchAckMessage (200151): receipts that are over are passed over, as upstream does."""
-        return self._once_read(conn, request, self._batch_ack)
+        return self.once_read(conn, request, self._batch_ack)
 
     def change(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """ChangeMessageInvisibleTime (200053)."""
-        return self._once_read(conn, request, self._change)
+        return self.once_read(conn, request, self._change)
 
-    def _once_read(
+    def once_read(
         self, conn: Connection, request: RemotingCommand, serve: Serve
     ) -> RemotingCommand | None:
-        """Serve a request that names receipts, when it is known what became of them."""
+        """Serve a request that changes what is in flight, when it is known what is."""
         if self.book.is_being_read and self._barred() is None:
             return self.early.wait(conn, request, serve)
         return serve(conn, request)

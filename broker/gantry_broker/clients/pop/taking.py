@@ -260,13 +260,16 @@ class Taking:
         Receipts of one answer share it.
         """
         now = self._book.clocks()
+        known = self._book.ledger.queues
+        queues = [known.get(QueueId(wanted.group, wanted.topic, at)) for at in queue_ids]
         earlier = [
-            item.popped_ms
-            for queue_id in queue_ids
-            if (
-                queue := self._book.ledger.queues.get(QueueId(wanted.group, wanted.topic, queue_id))
+            popped_ms
+            for queue in queues
+            if queue is not None
+            for popped_ms in (
+                queue.over_ms,
+                *(item.popped_ms for item in self._candidates(wanted, queue, now.steady_ms)),
             )
-            for item in self._candidates(wanted, queue, now.steady_ms)
         ]
         return max(now.wall_ms, max(earlier, default=0) + 1)
 
@@ -296,6 +299,8 @@ class Taking:
         found = yield from self._read(wanted, queue_id, queue, limits)
         if generation != self._book.generation or not self._book.ready:
             return None  # it was read for a state that does not hold
+        if popped_ms <= queue.over_ms:
+            return None  # the group was led back since this pop has its name
         return self._hand_out(wanted, queue_id, queue, found, popped_ms, stored)
 
     def _current(self, wanted: WantedMessages, queue_id: QueueId) -> Steps[PopQueue | None]:
@@ -308,6 +313,7 @@ class Taking:
         """
         if not self._book.ready:
             return None
+        generation = self._book.generation
         committed = self._view.store.committed
         offset = committed.query(*queue_id)
         due = due_reset(committed, *queue_id)
@@ -325,6 +331,8 @@ class Taking:
             offset = max(first, place.max_offset if is_from_end else place.min_offset)
         if not self._book.ready or self._book.is_behind:
             return None
+        if generation != self._book.generation:
+            return None  # its offset may be another one by now
         self._commit(queue_id, offset)
         self._book.committed[queue_id] = offset
         self._book.unwritten.add(queue_id)

@@ -8,7 +8,7 @@ import json
 import pytest
 from gantry_broker.clients.claim import Claim
 from gantry_broker.clients.processor import ClientProcessor
-from gantry_broker.clients.reset_plan import QueueNow, Wish, check, plan
+from gantry_broker.clients.reset_plan import QueueNow, ResetMove, Wish, check, plan
 from gantry_broker.store.contract import Refusal
 from gantry_broker.store.tables.offsets import decode_rows
 from gantry_protocol.bodies import MessageQueue, decode_queue_table
@@ -38,19 +38,21 @@ RESET: dict[str, object] = {
         pytest.param(Wish(None, 1234, None, True), {0: 5, 1: 0}, id="by time"),
         pytest.param(Wish(0, -1, 2, True), {0: 2, 1: 0}, id="an offset, lowest"),
         pytest.param(Wish(0, -1, 9, True), {0: 9, 1: 0}, id="an offset, highest"),
-        pytest.param(Wish(None, -1, None, False), {0: 7, 1: 0}, id="never forward unforced"),
+        pytest.param(Wish(None, -1, None, False), {0: (7, 9), 1: 0}, id="never forward unforced"),
         pytest.param(Wish(None, 1234, None, False), {0: 5, 1: 0}, id="back without force"),
     ],
 )
-def test_plan(wish: Wish, moves: dict[int, int]) -> None:
+def test_plan(wish: Wish, moves: dict[int, int | tuple[int, int]]) -> None:
+    """Two numbers: where the group stays, and from where on everything comes again."""
     queues = {0: NOW[0]} if wish.offset is not None else NOW
-    assert plan(wish, queues) == {queue: moves[queue] for queue in queues}
+    wanted = {at: (move, move) if isinstance(move, int) else move for at, move in moves.items()}
+    assert plan(wish, queues) == {queue: ResetMove(*wanted[queue]) for queue in queues}
 
 
 @pytest.mark.parametrize("found", [0, 99])
 def test_a_time_never_leads_out_of_the_queue(found: int) -> None:
     moves = plan(Wish(None, 1, None, True), {0: QueueNow(2, 9, found, None)})
-    assert moves == {0: 2 if found < 2 else 9}
+    assert moves == {0: ResetMove(2, 2) if found < 2 else ResetMove(9, 9)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_an_offset_of_another_broker_group_leads_to_the_end_next_to_it(
     if end is None:
         assert isinstance(moves, Refusal)
     else:
-        assert moves == {0: end}
+        assert moves == {0: ResetMove(end, end)}
 
 
 # ---- at the broker

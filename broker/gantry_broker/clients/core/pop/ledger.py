@@ -58,14 +58,18 @@ class PopQueue:
         next: messages from here on were not popped yet.
         held: popped and not done, by queue offset, ascending.
         attempt: of ordered consumption, the client's name for its last try; else empty.
+        newest_ms: no delivery has a later ``popped_ms``, as far as is known here.
+        over_ms: deliveries up to this ``popped_ms`` are over: the group was led back since. What
+            comes again has a later one, so that no receipt from before names it.
     """
 
-    __slots__ = ("_due", "attempt", "held", "next")
+    __slots__ = ("_due", "attempt", "held", "newest_ms", "next", "over_ms")
 
     def __init__(self, next_offset: int) -> None:
         self.next = next_offset
         self.held: dict[int, Held] = {}
         self.attempt = ""
+        self.newest_ms = self.over_ms = 0
         self._due: list[tuple[int, int]] = []  # steady ms and offset; stale ones among them
 
     @property
@@ -97,6 +101,7 @@ class PopQueue:
     def put(self, item: Held) -> None:
         """It is in flight, until ``drop``."""
         offset = item.message.offset
+        self.newest_ms = max(self.newest_ms, item.message.popped_ms)
         is_new = offset not in self.held
         is_behind = is_new and bool(self.held) and offset < next(reversed(self.held))
         self.held[offset] = item
@@ -114,6 +119,32 @@ class PopQueue:
     def _is_current(self, due_ms: int, offset: int) -> bool:
         item = self.held.get(offset)
         return item is not None and item.due_ms == due_ms
+
+
+class Back(NamedTuple):
+    """A reset of a consumer group in one queue.
+
+    Attributes:
+        queue: the queue.
+        first: messages from there on come again, also those that are acknowledged.
+        is_rest_done: what stands before is done; otherwise it is left as it is.
+    """
+
+    queue: QueueId
+    first: int
+    is_rest_done: bool
+
+
+def reset_events(queue: PopQueue, back: Back) -> list[Event]:
+    """The events of a reset; none if it changes nothing.
+
+    A log that ends between the two has messages come twice, and none left out.
+    """
+    first = back.first if back.is_rest_done else min(back.first, queue.next)
+    over = [offset for offset in queue.held if back.is_rest_done or offset >= first]
+    if first == queue.next and not over:
+        return []
+    return [Popped(back.queue, first, queue.attempt, []), Acked(back.queue, over)]
 
 
 class DeliveryState(Enum):
@@ -206,6 +237,8 @@ class PopLedger:
                     done = [offset for offset in queue.held if offset < event.offset]
                     self._drop(queue, done, undo)
                     queue.next = max(queue.next, event.offset)
+        if undo.next is not None and queue.next < undo.next:
+            queue.over_ms = queue.newest_ms
         return undo
 
     def undo(self, undo: Undo) -> None:

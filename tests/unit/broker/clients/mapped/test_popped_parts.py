@@ -236,7 +236,7 @@ async def test_an_offset_from_before_leads_earlier_segments_back(mapped, consume
     assert list(await popped(consumer)) == ["a"]
 
 
-def reset(
+async def reset(
     mapped: MappedGroup, offset: int = -1, *, is_force: bool = True, first: int | None = None
 ) -> None:
     """By an administrator; to the end by default. Another group says which offset is its first."""
@@ -244,7 +244,7 @@ def reset(
     asked = mapped.ask(RESET, {**ext, "isForce": is_force})
     if first is not None:
         mapped.masters.answer(0, {"offset": str(first)})
-    mapped.group.confirm()
+    await asyncio.sleep(0.01)
     assert mapped.code(asked) == 0
 
 
@@ -263,7 +263,7 @@ async def test_a_reset_leads_the_older_segments_of_the_group_back(
         assert (await consumer.ack(receipt, topic=TOPIC)).code == 0, body
     committed = mapped.group.store.committed
     assert (committed.query(GROUP, TOPIC, 0), committed.query(GROUP, TOPIC, 2 * AGAIN)) == (2, 6)
-    reset(mapped, 1)
+    await reset(mapped, 1)
     is_due = due_reset(committed, GROUP, TOPIC, 2 * AGAIN) is not None
     assert is_due is (is_online and queue is BACK)
     again = await popped(consumer)
@@ -284,13 +284,33 @@ async def test_what_was_acknowledged_since_a_reset_does_not_come_again(mapped, c
     fill(mapped, "b", queue_id=2 * AGAIN)
     for receipt in (await popped(consumer)).values():
         assert (await consumer.ack(receipt, topic=TOPIC)).code == 0
-    reset(mapped, 1, first=0)
+    await reset(mapped, 1, first=0)
     again = await popped(consumer)
     assert list(again) == ["a"]
     assert (await consumer.ack(again["a"], topic=TOPIC)).code == 0
     mapped.masters.answer(0)
     await asyncio.sleep(0.01)
     assert list(await popped(consumer)) == ["b"]
+
+
+@pytest.mark.parametrize("is_force", [True, False], ids=["forced", "unforced"])
+async def test_a_reset_brings_back_what_is_done_behind_what_is_in_flight(
+    mapped, consumer, *, is_force: bool
+) -> None:
+    """In an older segment; unforced, what is in front of the place stays in flight."""
+    mapped.tell(LEFT)
+    fill(mapped, "a", "b", queue_id=0)
+    fill(mapped, "c", queue_id=2 * AGAIN)
+    found = await popped(consumer)
+    for body in "bc":
+        assert (await consumer.ack(found[body], topic=TOPIC)).code == 0
+    await reset(mapped, 1, is_force=is_force)
+    assert list(await popped(consumer)) == ["b"]
+    committed = mapped.group.store.committed
+    assert committed.query(GROUP, TOPIC, 0) == (1 if is_force else 0)
+    code = (await consumer.ack(found["a"], topic=TOPIC)).code
+    assert code == 0, "it counts, or is done"
+    assert committed.query(GROUP, TOPIC, 0) == 1
 
 
 @pytest.mark.parametrize(("is_force", "left"), [(False, ["a", "b"]), (True, [])])
@@ -301,7 +321,7 @@ async def test_only_by_force_a_reset_leads_older_segments_on(
     fill(mapped, "a", "b", queue_id=0)
     fill(mapped, "c", queue_id=2 * AGAIN)
     await consumer.ack((await popped(consumer))["c"], topic=TOPIC)
-    reset(mapped, is_force=is_force)
+    await reset(mapped, is_force=is_force)
     await asyncio.sleep(10.1)
     assert list(await popped(consumer)) == left
 
@@ -313,7 +333,7 @@ async def test_a_reset_of_who_pulls_is_in_the_newest_segment_alone(mapped, consu
     fill(mapped, "c", queue_id=2 * AGAIN)
     committed = mapped.group.store.committed
     committed.commit(GROUP, TOPIC, 0, 2)
-    reset(mapped, 1)
+    await reset(mapped, 1)
     assert (committed.query(GROUP, TOPIC, 0), committed.query(GROUP, TOPIC, 2 * AGAIN)) == (2, 1)
 
 
@@ -384,7 +404,7 @@ async def test_in_order_all_begins_anew_after_a_reset(mapped, consumer) -> None:
             assert (await consumer.ack(found[body], topic=TOPIC)).code == 0
 
     await take("a", "b", "c", "d")
-    reset(mapped, 1)
+    await reset(mapped, 1)
     again = await popped(consumer, **IN_ORDER)
     assert list(again) == ["b"]
     assert (await consumer.ack(again["b"], topic=TOPIC)).code == 0
