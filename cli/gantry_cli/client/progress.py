@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_protocol.bodies import MessageQueue, OffsetWrapper, decode_queue_table
+from gantry_protocol.bodies import (
+    MessageQueue,
+    OffsetWrapper,
+    TopicConfig,
+    decode_body,
+    decode_queue_table,
+)
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import GantryError
@@ -23,6 +29,7 @@ from gantry_protocol.headers.client import (
     SearchOffsetRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.queue_map import MAPPED
 
 from gantry_cli.client.brokers import BrokerError, GroupAddress, ask, broker_groups, together
 
@@ -141,8 +148,12 @@ async def plan_reset(
         where = "" if queue is None else f" {queue}"
         raise GantryError(f"Topic {topic!r} has no queue{where} there that can be read.")
 
+    offsets = {} if target.offset is None else await _named(client, wanted, topic, target.offset)
+
     async def of_queue(one: Queue) -> Move:
-        after = await _offset(client, one, topic, target)
+        after = offsets.get(one)
+        if after is None:
+            after = await _offset(client, one, topic, target)
         before = known.get((one.broker_name, one.queue_id))
         return Move(topic, one.broker_name, one.queue_id, before, after)
 
@@ -174,24 +185,57 @@ async def reset(client: Session, consumer_group: str, moves: Sequence[Move]) -> 
 
 
 async def _offset(client: Session, queue: Queue, topic: str, target: Target) -> int:
-    """The offset of ``target`` in one queue."""
-    first, following = [
-        await _bound(client, queue, topic, code)
-        for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
-    ]
+    """The offset of a ``target`` that is an end or a time in one queue."""
     if target.end is not None:
+        first, following = await _ends(client, queue, topic)
         return first if target.end == EARLIEST else following
-    if target.time_ms is not None:
-        header = SearchOffsetRequestHeader(topic, queue.queue_id, target.time_ms)
-        command = request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, to_ext(header))
-        return await _answered(client, queue, command)
-    assert target.offset is not None
-    if not first <= target.offset <= following:
-        raise GantryError(
-            f"Offset {target.offset} is not in queue {queue.queue_id} of {queue.broker_name}, "
-            f"which has {first} to {following}; choose another, or one queue with --queue."
-        )
-    return target.offset
+    assert target.time_ms is not None
+    header = SearchOffsetRequestHeader(topic, queue.queue_id, target.time_ms)
+    command = request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, to_ext(header))
+    return await _answered(client, queue, command)
+
+
+async def _named(
+    client: Session, queues: Sequence[Queue], topic: str, offset: int
+) -> dict[Queue, int]:
+    """The offset to which each queue goes that is to go to ``offset``.
+
+    Of a mapped topic a queue may have parts in several broker groups. One that does not have the
+    offset, where another one does, goes to the end of its part that is next to it.
+    """
+
+    async def of_queue(one: Queue) -> tuple[Queue, int, int]:
+        return one, *await _ends(client, one, topic)
+
+    ends = await together(queues, of_queue)
+    there = {queue.queue_id for queue, first, following in ends if first <= offset <= following}
+    is_mapped: bool | None = None
+    for queue, first, following in ends:
+        if first <= offset <= following:
+            continue
+        if queue.queue_id in there and is_mapped is None:
+            is_mapped = await _is_mapped(client, queue, topic)
+        if queue.queue_id not in there or not is_mapped:
+            raise GantryError(
+                f"Offset {offset} is not in queue {queue.queue_id} of {queue.broker_name}, "
+                f"which has {first} to {following}; choose another, or one queue with --queue."
+            )
+    return {queue: min(max(offset, first), following) for queue, first, following in ends}
+
+
+async def _is_mapped(client: Session, queue: Queue, topic: str) -> bool:
+    """Whether the queues of a topic are in one broker group each, and move."""
+    command = request(RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+    group = GroupAddress(queue.broker_name, "", queue.address)
+    answer = await ask(client, group, command, f"The settings of {topic!r} are not known")
+    return MAPPED in decode_body(TopicConfig, answer.body).attributes
+
+
+async def _ends(client: Session, queue: Queue, topic: str) -> tuple[int, int]:
+    """The first offset, and one past the last."""
+    codes = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
+    first, following = [await _bound(client, queue, topic, code) for code in codes]
+    return first, following
 
 
 async def _bound(client: Session, queue: Queue, topic: str, code: RequestCode) -> int:
