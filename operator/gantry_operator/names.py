@@ -242,6 +242,11 @@ def shard_port(name: str) -> int:
     return FIRST_SHARD_PORT + shard_index(name)
 
 
+def shard_port_name(index: int) -> str:
+    """Name of the port of a shard at Services."""
+    return f"shard-{index}"
+
+
 def resource_of(broker_group: str) -> str:
     """Name of the BrokerGroup to which a group of the controllers belongs, if it is of one."""
     found = _SHARD.fullmatch(broker_group)

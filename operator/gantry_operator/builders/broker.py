@@ -95,6 +95,7 @@ def broker_objects(
             max(replicas, group.spec.replicas),  # a node port is kept
             door=door and group.spec.has_door,
             shared=shared_listeners,
+            shards=shards,
         ),
         services.disruption_budget(group, component, name),
         *pipeline_objects(group, image=image),
@@ -131,7 +132,7 @@ def _client_services(group: BrokerGroup, shards: int | None) -> list[Manifest]:
     name, component = group.metadata.name, names.BROKER
     of_all, traffic = names.group_service(name), names.TRAFFIC_ON
     if shards is not None:
-        ports = tuple((f"shard-{n}", names.FIRST_SHARD_PORT + n) for n in range(shards))
+        ports = tuple((names.shard_port_name(n), names.FIRST_SHARD_PORT + n) for n in range(shards))
         return [services.cluster_ip(group, component, of_all, ports, traffic=traffic)]
     return [
         services.cluster_ip(group, component, of_all, CLIENT_PORTS, by_name=True, traffic=traffic),

@@ -1,7 +1,8 @@
 """Services of listeners: the ways into the cluster from outside.
 
 A broker group has one Service over all Ready replicas, any of which leads to the master, and one
-for each replica by itself. The name service has one over all controllers.
+for each replica by itself. Shards share them, with a port each, as they do inside. The name service
+has one over all controllers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ SHARED_PORTS = ("remoting", names.BROKER_REMOTING_PORT)
 
 
 def broker_listeners(
-    group: BrokerGroup, replicas: int, *, door: bool, shared: Collection[str] = ()
+    group: BrokerGroup,
+    replicas: int,
+    *,
+    door: bool,
+    shared: Collection[str] = (),
+    shards: int | None = None,
 ) -> list[Manifest]:
     """The Services of each listener of a broker group with so many replicas.
 
@@ -32,6 +38,7 @@ def broker_listeners(
         replicas: see above.
         door: whether pods have doors.
         shared: listeners with TLS of their own that lead to the ports of all clients for now.
+        shards: how many groups the pods host; None for one without a number.
     """
     name = group.metadata.name
     made: list[Manifest] = []
@@ -45,16 +52,26 @@ def broker_listeners(
             direct = names.direct_port(listener.name) if door else through
         # Any node leads to any Ready replica, so the address of a node outlives the pod on it.
         of_all = {"externalTrafficPolicy": "Cluster", "selector": _traffic(name)}
-        port: dict[str, Any] = {"port": names.BROKER_REMOTING_PORT, "targetPort": through}
+        ports = _shard_ports(shards) or [_port(names.BROKER_REMOTING_PORT, through)]
         service = names.listener_service(name, listener.name)
-        made.append(_service(group, names.BROKER, service, listener, port, of_all))
+        made.append(_service(group, names.BROKER, service, listener, ports, of_all))
         for ordinal in range(replicas):
             # To the broker itself, not to its door, which leads to the master.
-            port = {"port": names.BROKER_REMOTING_PORT, "targetPort": direct}
+            ports = _shard_ports(shards) or [_port(names.BROKER_REMOTING_PORT, direct)]
             own = {"externalTrafficPolicy": "Local", "selector": _replica(name, ordinal)}
             service = names.listener_service(name, listener.name, ordinal)
-            made.append(_service(group, names.BROKER, service, listener, port, own))
+            made.append(_service(group, names.BROKER, service, listener, ports, own))
     return made
+
+
+def _shard_ports(shards: int | None) -> list[dict[str, Any]]:
+    """A port for each shard, which is that of the pods; none without shards."""
+    numbers = (names.FIRST_SHARD_PORT + n for n in range(shards or 0))
+    return [_port(number, number, names.shard_port_name(n)) for n, number in enumerate(numbers)]
+
+
+def _port(number: int, target: str | int, name: str = "clients") -> dict[str, Any]:
+    return {"name": name, "protocol": "TCP", "port": number, "targetPort": target}
 
 
 class OwnPort(NamedTuple):
@@ -86,10 +103,7 @@ def name_service_listeners(group: ControllerGroup) -> list[Manifest]:
     made: list[Manifest] = []
     for listener in group.spec.clients.listeners:
         # By name: pods of before and after a change have their listeners at other ports.
-        port: dict[str, Any] = {
-            "port": names.NAMESERVER_PORT,
-            "targetPort": names.listener_port(listener.name),
-        }
+        port = _port(names.NAMESERVER_PORT, names.listener_port(listener.name))
         if listener.type == "NodePort" and listener.node_port is not None:
             port["nodePort"] = listener.node_port
         of_all = {
@@ -97,7 +111,7 @@ def name_service_listeners(group: ControllerGroup) -> list[Manifest]:
             "selector": names.selector(names.CONTROLLER, name),
         }
         service = names.listener_service(name, listener.name)
-        made.append(_service(group, names.CONTROLLER, service, listener, port, of_all))
+        made.append(_service(group, names.CONTROLLER, service, listener, [port], of_all))
     return made
 
 
@@ -113,14 +127,13 @@ def _service(
     component: str,
     name: str,
     listener: ListenerWish,
-    port: dict[str, Any],
+    ports: list[dict[str, Any]],
     spec: dict[str, Any],
 ) -> Manifest:
     service = owned(owner, component, "v1", "Service", name)
     service["metadata"]["labels"][names.LABEL_LISTENER] = listener.name
     if listener.annotations:
         service["metadata"]["annotations"] = dict(listener.annotations)
-    ports = [{"name": "clients", "protocol": "TCP"} | port]
     service["spec"] = {"type": listener.type, "ports": ports} | spec
     return sealed(service)
 

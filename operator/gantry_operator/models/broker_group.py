@@ -163,9 +163,10 @@ SHARD_RULES = (
         lambda spec: spec.shards is None or spec.clients.route != "Master",
     ),
     Rule(
-        "!has(self.shards) || !has(self.clients.listeners) || self.clients.listeners.size() == 0",
-        "clients.listeners lead to one group, and with shards there are many: remove them",
-        lambda spec: spec.shards is None or not spec.clients.listeners,
+        "!has(self.shards) || !has(self.clients.listeners) ||"
+        " self.clients.listeners.all(l, !has(l.tls))",
+        "tls of a listener leads to one group, and with shards there are many: set spec.tls",
+        lambda spec: spec.shards is None or all(one.tls is None for one in spec.clients.listeners),
     ),
     Rule(
         "!has(self.shards) || !has(self.switchover)",

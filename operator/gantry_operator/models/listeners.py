@@ -106,7 +106,10 @@ class BrokerListener(ListenerWish):
     )
     advertised_port: Port | None = Field(
         default=None,
-        description="Port that goes with it. Default: the Service's.",
+        description=(
+            "Port that goes with it; of the first shard, where the next has the next. Default: the "
+            "Service's."
+        ),
         json_schema_extra=NOT_NULLABLE,
     )
     replicas: Annotated[tuple[AdvertisedReplica, ...], Field(max_length=9)] = Field(

@@ -270,7 +270,7 @@ def _told(conditions: Conditions, groups: tuple[ObservedGroup, ...]) -> None:
 
 def _listeners(seen: BrokerObserved, old: BrokerGroupStatus) -> tuple[ListenerStatus, ...] | None:
     """Addresses of the listeners, as before while the controllers cannot be asked."""
-    return old.listeners if isinstance(seen.view, Unreachable) else broker_status_of(seen.view)
+    return old.listeners if isinstance(seen.view, Unreachable) else broker_status_of(seen)
 
 
 def _queue_count(groups: tuple[ObservedGroup, ...], old: BrokerGroupStatus) -> int | None:

@@ -18,6 +18,7 @@ from gantry_operator.models.listeners import ListenerStatus
 from gantry_operator.plan.listener_tls import certificate_problem, secrets_of
 from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.shards import known_groups, wished_groups
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         PodView,
     )
 
+_LAST_PORT = 65_535
 Advertised = dict[str, list[AdvertisedMember]]
 
 
@@ -46,7 +48,7 @@ def advertised(seen: BrokerObserved, group: BrokerGroup) -> Advertised:
     listeners = group.spec.clients.listeners
     if not listeners or not isinstance(seen.view, GroupView):
         return {}
-    joined = ObservedGroup(seen.view, seen.pods)
+    joined = ObservedGroup(seen.view, seen.pods, seen.shard)
     return {listener.name: _members(seen, group, joined, listener) for listener in listeners}
 
 
@@ -82,17 +84,23 @@ def _member(
         pod.host_ip,
         host=override.host if override else None,
         port=override.port if override else None,
+        shard=seen.shard,
     )
     route = own
     if group.spec.clients.route == "Group":
-        route = _address(
+        of_all = _address(
             seen.objects,
             names.listener_service(name, listener.name),
             listener,
             pod.host_ip,
             host=listener.advertised_host,
             port=listener.advertised_port,
+            shard=seen.shard,
         )
+        # Of a shard that not every pod hosts yet: whoever came to one without it would be refused.
+        is_everywhere = all(one.hosts(seen.shard) for one in seen.pods)
+        if is_everywhere or (before is not None and before.route == of_all):
+            route = of_all
     route = route or (before.route if before else "")
     own = own or (before.own if before else "")
     if not route and not own:
@@ -108,15 +116,25 @@ def _address(
     *,
     host: str | None = None,
     port: int | None = None,
+    shard: str = "",
 ) -> str | None:
-    """Host and port of a Service, from outside; None while one of them is not known."""
+    """Host and port of a Service, from outside; None while one of them is not known.
+
+    ``port`` is that of the first shard; each further one has the next, or no address if that is
+    none any more.
+    """
     live = objects.get(("Service", service), {})
-    first: Body = next(iter((live.get("spec") or {}).get("ports") or ()), {})
+    there: list[Body] = (live.get("spec") or {}).get("ports") or []
+    if shard:
+        index = names.shard_index(shard)
+        there = [one for one in there if one.get("name") == names.shard_port_name(index)]
+        port = None if port is None else port + index
+    own: Body = next(iter(there), {})
     if listener.type == "NodePort":
-        host, port = host or node, port or first.get("nodePort")
+        host, port = host or node, port or own.get("nodePort")
     else:
-        host, port = host or balancer(live), port or first.get("port")
-    return join_address(host, port) if host and port else None
+        host, port = host or balancer(live), port or own.get("port")
+    return join_address(host, port) if host and port and port <= _LAST_PORT else None
 
 
 def balancer(service: Body) -> str | None:
@@ -141,18 +159,28 @@ def name_service_status(seen: ControllerObserved) -> tuple[ListenerStatus, ...] 
     return tuple(result)
 
 
-def broker_status_of(view: object) -> tuple[ListenerStatus, ...] | None:
-    """The addresses that the controllers give clients; None without listeners."""
-    if not isinstance(view, GroupView) or not view.listeners:
-        return None
-    return tuple(
-        ListenerStatus(
-            name=name,
-            addresses=tuple(
-                dict.fromkeys(text for item in members for text in (item.route, item.own) if text)
-            ),
+def broker_status_of(seen: BrokerObserved) -> tuple[ListenerStatus, ...] | None:
+    """The addresses that the controllers give clients; None without listeners.
+
+    Of shards, which may be a hundred, only those of their masters.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for group in known_groups(seen):
+        master = group.view.master_broker_id
+        for name, members in group.view.listeners.items():
+            texts = (
+                text
+                for item in members
+                if not group.shard or item.broker_id == master
+                for text in ((item.route,) if group.shard else (item.route, item.own))
+            )
+            found.setdefault(name, {}).update(dict.fromkeys(filter(None, texts)))
+    return (
+        tuple(
+            ListenerStatus(name=name, addresses=tuple(texts))
+            for name, texts in sorted(found.items())
         )
-        for name, members in sorted(view.listeners.items())
+        or None
     )
 
 
@@ -178,7 +206,9 @@ def report_listeners(conditions: Conditions, seen: BrokerObserved, now: dt.datet
         conditions.set("ListenersServed", "Unknown", reason, seen.view.reason)
         return
     listeners = seen.group.spec.clients.listeners
-    problem = certificate_problem(listeners, seen.certificates, now) or _problem(seen, seen.group)
+    problem = certificate_problem(listeners, seen.certificates, now) or next(
+        filter(None, (_problem(part, seen.group) for part in wished_groups(seen))), None
+    )
     if problem is None:
         text = "Clients of each listener are given addresses of every member."
         conditions.set("ListenersServed", "True", Reason.LISTENERS_SERVED, text)
@@ -187,6 +217,8 @@ def report_listeners(conditions: Conditions, seen: BrokerObserved, now: dt.datet
 
 
 def _problem(seen: BrokerObserved, group: BrokerGroup) -> tuple[Reason, str] | None:
+    """What keeps clients of some listener from a group, or from a shard, for people."""
+    of = f" of {seen.shard}" if seen.shard else ""
     ways = seen.controllers.spec.clients.listeners if seen.controllers is not None else ()
     view = seen.view
     for listener in group.spec.clients.listeners:
@@ -197,15 +229,16 @@ def _problem(seen: BrokerObserved, group: BrokerGroup) -> tuple[Reason, str] | N
             )
             return Reason.LISTENER_UNKNOWN, text
         if not isinstance(view, GroupView):
-            text = f"Members of listener {listener.name} are not known yet."
+            text = f"Members{of} at listener {listener.name} are not known yet."
             return Reason.WAITING_FOR_ADDRESS, text
         told = {item.broker_id: item for item in view.listeners.get(listener.name, [])}
         for member in view.members:
             item = told.get(member.broker_id)
             if member.alive and (item is None or not item.route or not item.own):
+                who = f"broker {member.broker_id}{of}"
                 text = (
-                    f"Listener {listener.name} has no address of broker {member.broker_id} yet; "
-                    "where no cloud gives one, set advertisedHost, and host of replicas."
+                    f"Listener {listener.name} has no address of {who} yet; where no cloud gives "
+                    "one, set advertisedHost, and host of replicas."
                 )
                 return Reason.WAITING_FOR_ADDRESS, text
     return None

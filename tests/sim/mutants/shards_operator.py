@@ -7,6 +7,7 @@ from sim.mutants.planting import Edit
 
 _mutant = one_edit("gantry_operator")
 _PLAN = "unit/operator/test_shards.py::"
+_LISTENERS = "unit/operator/test_shard_listeners.py::"
 _HANDS = "unit/operator/test_apply.py::"
 
 MUTANTS = (
@@ -291,5 +292,43 @@ MUTANTS = (
         "if shard:",
         "if False:",
         UnitTests(f"{_PLAN}test_queues_that_move_are_told_of_their_shard"),
+    ),
+    _mutant(
+        "all-shards-at-one-node-port",
+        "shards",
+        "clients outside are led to the first shard, whichever they ask for",
+        "plan.listeners:_address",
+        'if one.get("name") == names.shard_port_name(index)',
+        "",
+        UnitTests(f"{_LISTENERS}test_a_shard_is_at_the_node_of_its_master_and_a_port_of_its_own"),
+    ),
+    _mutant(
+        "one-advertised-port-for-all-shards",
+        "shards",
+        "clients outside are led to the first shard where a port is advertised",
+        "plan.listeners:_address",
+        "port + index",
+        "port",
+        UnitTests(f"{_LISTENERS}test_an_advertised_port_is_that_of_the_first_shard"),
+    ),
+    _mutant(
+        "outside-before-all-pods-host-the-shard",
+        "shards",
+        "clients outside are refused by pods that do not host a new shard yet",
+        "plan.listeners:_member",
+        "if is_everywhere or",
+        "if True or",
+        UnitTests(
+            f"{_LISTENERS}test_all_pods_host_a_shard_before_its_clients_are_led_to_any_of_them"
+        ),
+    ),
+    _mutant(
+        "listeners-served-by-the-first-shard",
+        "shards",
+        "nobody is told that clients outside do not reach a shard",
+        "plan.listeners:report_listeners",
+        "for part in wished_groups(seen)",
+        "for part in wished_groups(seen)[:1]",
+        UnitTests(f"{_LISTENERS}test_the_first_shard_that_is_not_reached_is_named"),
     ),
 )

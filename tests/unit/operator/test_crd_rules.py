@@ -93,6 +93,7 @@ TEMPLATED = (("brokergroup", group), ("controllergroup", quorum), ("frontgroup",
 NODES = {"type": "NodePort", "advertisedAddress": "mq.example.com"}
 
 ACCEPTED = [
+    ("brokergroup", group(shards=3, clients=outside()), None),
     ("brokergroup", group(), None),
     ("brokergroup", group(name="a" * 45), None),
     ("brokergroup", group(replication={}), None),
@@ -173,7 +174,12 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
     ("brokergroup", "shards is fixed", group(shards=1), group()),
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
     ("brokergroup", "clients.route Master", group(shards=3, clients={"route": "Master"}), None),
-    ("brokergroup", "clients.listeners lead", group(shards=3, clients=outside()), None),
+    (
+        "brokergroup",
+        "tls of a listener leads to one group",
+        group(shards=3, clients=outside(tls={"secretName": "a"})),
+        None,
+    ),
     *(
         (kind, "a listener leads", make(clients=outside(plain), **tls), None)
         for kind, make in (("brokergroup", group), ("controllergroup", quorum))
