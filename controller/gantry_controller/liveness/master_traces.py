@@ -50,7 +50,7 @@ class MasterTraces:
                 (reason if course is None else course.reason) or reason,
                 heard_ms=None if course is None else course.heard_ms,
                 noticed_ms=None if course is None else course.noticed_ms,
-                proposed_ms=None if proposed_ms is None else min(proposed_ms, elected_ms),
+                proposed_ms=proposed_ms,
                 elected_ms=elected_ms,
             )
         )

@@ -76,6 +76,8 @@ def seen_by_the_leader(
         elected_ms: when a majority had it.
     """
     trace_id, root = change.ids
+    if proposed_ms is not None:  # the others come from a clock of their own, rounded
+        proposed_ms = min(max(proposed_ms, noticed_ms or proposed_ms), elected_ms)
     starts = [at for at in (heard_ms, noticed_ms, proposed_ms) if at is not None]
     spans = [
         Span(

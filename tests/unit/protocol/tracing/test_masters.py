@@ -55,6 +55,15 @@ def test_the_segments_follow_each_other() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
+        (  # by the clock that notices, a moment after it was proposed
+            {"proposed_ms": 159},
+            {
+                "failover": (100, 175),
+                "notice": (100, 160),
+                "decide": (160, 160),
+                "commit": (160, 175),
+            },
+        ),
         (
             {"proposed_ms": None},
             {"failover": (100, 175), "notice": (100, 160), "decide": (160, 175)},
@@ -72,7 +81,13 @@ def test_the_segments_follow_each_other() -> None:
             {"failover": (175, 175)},
         ),
     ],
-    ids=["a broker asked for it", "it was never heard", "nobody was missed", "nothing is known"],
+    ids=[
+        "noticed late",
+        "a broker asked for it",
+        "it was never heard",
+        "nobody was missed",
+        "nothing is known",
+    ],
 )
 def test_what_nobody_saw_is_no_part(
     changes: dict[str, None], expected: dict[str, tuple[int, int]]
