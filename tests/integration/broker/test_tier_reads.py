@@ -32,7 +32,7 @@ class TrimmedCluster(TieredCluster):
     async def fill(self) -> RemotingClient:
         client = await self.client(self.master)
         for number in range(COUNT):
-            answer = await client.call(send_command(b"%04d" % number + bytes(1500)))
+            answer = await client.call(send_command(b"%04d" % number + bytes(1500)), PATIENCE_S)
             assert answer.code == 0
         await eventually(
             lambda: all(one.group.store.log.log_start > 0 for one in self.brokers.values()),
@@ -230,7 +230,8 @@ async def test_what_a_rule_of_the_bucket_removed_does_not_take_the_rest_along(
     assert 0 < len(found) < COUNT
     assert found == [b"%04d" % number for number in range(COUNT - len(found), COUNT)]
     for number in range(COUNT, COUNT + 50):
-        assert (await client.call(send_command(b"%04d" % number + bytes(1500)))).code == 0
+        answer = await client.call(send_command(b"%04d" % number + bytes(1500)), PATIENCE_S)
+        assert answer.code == 0
     await eventually(cluster.caught_up, "uploads go on")
     now = {path.name for path in (third / "pack").rglob("*") if path.is_file()}
     assert now > set(left), "nothing was deleted, and what is new is there"

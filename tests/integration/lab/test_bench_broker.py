@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -24,8 +25,12 @@ def bench(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 def test_figures_of_a_group(tmp_path: Path) -> None:
     wanted = [word for case in (*THROUGHPUT, "kills-1000") for word in ("--case", case)]
-    brief = ("--runs", "1", "--seconds", "0.5", "--warmup", "0.1", "--log-mib", "16")
-    done = bench(*wanted, *brief, "--kills", "1", directory=tmp_path)
+    brief = ("--runs", "1", "--warmup", "0.1", "--log-mib", "16", "--kills", "1")
+    done = bench(*wanted, *brief, "--seconds", "0.5", directory=tmp_path)
+    if "Measure longer" in done.stderr:  # a busy machine
+        shutil.rmtree(tmp_path, ignore_errors=True)
+        tmp_path.mkdir()
+        done = bench(*wanted, *brief, "--seconds", "10", directory=tmp_path)
     assert done.returncode == 0, done.stderr
     *figures, on = [json.loads(line) for line in done.stdout.splitlines()]
     found = {(one["case"], one["metric"]): one["median"] for one in figures}
