@@ -2,8 +2,10 @@
 
 The main coroutine gets a stop event and returns when it has shut down. SIGTERM and SIGINT set the
 event; a second signal cancels the coroutine. An operating error, and what a volume refuses, is one
-sentence on stderr; anything unforeseen, in the main coroutine or in any task or callback, ends the
-process with its traceback, since a half-dead process is worse than a restarted one.
+sentence on stderr, after ``gantry: `` as the command line has it: by that the operator finds it in
+a log, and repeats it in a status. Anything unforeseen, in the main coroutine or in any task or
+callback, ends the process with its traceback, since a half-dead process is worse than a restarted
+one.
 """
 
 import asyncio
@@ -123,7 +125,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _report(error: BaseException, stream: TextIO) -> int:
     operating = _operating_error(error)
     if operating is not None:
-        print(operating, file=stream)
+        print(f"gantry: {operating}", file=stream)
         return operating.exit_code
     if isinstance(error, asyncio.CancelledError):
         return EXIT_OK  # a second signal: asked to stop, and stopped

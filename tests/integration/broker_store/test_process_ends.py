@@ -139,5 +139,5 @@ def test_a_failing_disk_ends_the_process(tmp_path: Path, monkeypatch: pytest.Mon
     said = io.StringIO()
     assert run(main, stderr=said) == 70
     assert acknowledged == []
-    assert said.getvalue().startswith("The disk under ")
+    assert said.getvalue().startswith("gantry: The disk under ")
     assert "Input/output error" in said.getvalue()

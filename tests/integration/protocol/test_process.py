@@ -97,7 +97,7 @@ async def test_a_port_in_use_ends_with_75_and_one_sentence(tmp_path: Path) -> No
     )
     code, stderr = await _end(second)
     assert code == 75
-    assert stderr.startswith(f"Port {port} on 127.0.0.1 is in use")
+    assert stderr.startswith(f"gantry: Port {port} on 127.0.0.1 is in use")
     assert stderr.count("\n") == 1
     first.send_signal(signal.SIGTERM)
     assert await _end(first) == (0, "")

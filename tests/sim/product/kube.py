@@ -374,7 +374,7 @@ class ContainerProcess(LocalProcess):
         self._node.exits.append(error)
         operating = None if error is None else _operating_error(error)
         if isinstance(operating, GantryError):
-            self._log_file.write_text(f"{operating}\n")
+            self._log_file.write_text(f"gantry: {operating}\n")
             self._code = operating.exit_code
         elif error is None or isinstance(error, asyncio.CancelledError):
             self._code = 0

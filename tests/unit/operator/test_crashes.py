@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import errno
+import io
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from gantry_operator.plan.actions import CheckAgain, EmitEvent, WriteStatus
 from gantry_operator.plan.crashes import MAX_WORDS, last_words
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, PodView, pod_view
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
+from gantry_protocol.errors import CorruptionError
+from gantry_protocol.process.runtime import run
 from unit.operator.world import (
     IMAGE,
     NOW,
@@ -263,3 +268,21 @@ def test_several_are_counted() -> None:
 )
 def test_last_words(message: str, words: str) -> None:
     assert last_words(message) == words
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (CorruptionError("/d/log", 17, "no sum"), "/d/log is damaged at byte 17: no sum."),
+        (OSError(errno.ENOSPC, "No space left on device", "/d"), "No space left on device"),
+    ],
+)
+def test_a_process_that_ends_while_it_runs_leaves_its_words(error: Exception, words: str) -> None:
+    """Not only one whose settings are wrong: its log is what the kubelet keeps the end of."""
+
+    async def main(_: asyncio.Event) -> None:
+        raise error
+
+    log = io.StringIO()
+    assert run(main, stderr=log)
+    assert words in last_words(log.getvalue())

@@ -53,7 +53,7 @@ def test_a_normal_end_is_quiet() -> None:
     ],
 )
 def test_an_operating_error_is_one_sentence(error: Exception, code: int, text: str) -> None:
-    assert _run(_raising(error)) == (code, text)
+    assert _run(_raising(error)) == (code, f"gantry: {text}")
 
 
 @pytest.mark.parametrize(
