@@ -262,11 +262,19 @@ class Bindings:
         from gantry_broker.log import kernel_syncs
         from gantry_broker.tier.stores import opening
         from gantry_controller.server import Controller
+        from gantry_operator.decisions.serving import Decisions
         from gantry_operator.metrics import Metrics
 
         stand_ins = _stand_ins()
         stand_ins[id(opening.open_store)] = open_store
-        for remembered in (BrokerServer, FrontServer, DoorServer, Controller, Metrics):
+        for remembered in (
+            BrokerServer,
+            FrontServer,
+            DoorServer,
+            Controller,
+            Metrics,
+            Decisions,
+        ):
             stand_ins[id(remembered)] = _remembered(remembered)
         stand_ins[id(kernel_syncs.KernelSyncer)] = SimSyncer
         modules = [

@@ -86,6 +86,22 @@ EXTRAS: tuple[dict[str, Any], ...] = (
         },
     },
     {
+        "template": {
+            "spec": {
+                "container": {
+                    "env": [{"name": "TEAM", "value": "guests"}],
+                    "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+                    "startupProbe": {"periodSeconds": 1, "failureThreshold": 60},
+                    "livenessProbe": {"periodSeconds": 5},
+                },
+                "volumes": [{"name": "scratch", "emptyDir": {}}],
+                "securityContext": {"runAsUser": 5000, "supplementalGroups": [1]},
+                "terminationGracePeriodSeconds": 40,
+                "schedulerName": "guests",
+            },
+        },
+    },
+    {
         "tier": {
             "url": "s3://bucket/guests",
             "endpoint": "http://10.0.0.9:9000",

@@ -108,12 +108,15 @@ class Unkindness:
         slow_us: what each answer takes at most.
         lag_us: how late watches are.
         is_silent: watches deliver nothing, and say nothing.
+        policies: the words of who does not allow writes of an object, by plural and name; they
+            stay in peace.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = world.stream("unkindness")
         self.watches: list[_Watch] = []
+        self.policies: dict[tuple[str, str], str] = {}
         self.calm()
 
     def calm(self) -> None:
@@ -138,6 +141,10 @@ class Unkindness:
         """What a request is refused with, if it is."""
         if verb == "watch" or resource is None:
             return None
+        words = self.policies.get((resource.plural, name))
+        if words is not None and verb not in ("get", "list"):
+            self.world.count("api.policy")
+            return errors.forbidden(resource, name, words)
         for reason, share in self.refusals.items():
             if self.rng.random() >= share:
                 continue

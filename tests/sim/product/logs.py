@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from gantry_broker.log.segments import Segment
     from sim.product.cluster import Cluster, Node
+    from sim.product.files import Volume
 
 RACY_NS = 20_000_000
 INSPECTED_BYTES = 4_096  # of a log that is inspected, at least
@@ -33,13 +34,13 @@ class Logs:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._folders: dict[tuple[str, str], _Folder] = {}
+        self._folders: dict[tuple[Volume, str], _Folder] = {}
 
     def _folder(self, node: Node, group: str) -> _Folder:
-        found = self._folders.get((node.name, group))
+        found = self._folders.get((node.machine.volume, group))
         if found is None:
             path = f"{self._cluster.store_of(node, group)}/commitlog"
-            found = self._folders[node.name, group] = _Folder(path)
+            found = self._folders[node.machine.volume, group] = _Folder(path)
         event = self._cluster.world.events_run
         if found.event != event:  # a broker's files change in events of its own only
             found.event = event
@@ -65,7 +66,7 @@ class Logs:
 
     def is_durable(self, node: Node, group: str, offset: int) -> bool:
         """Whether the record at ``offset``, which was just read, would survive a power cut."""
-        folder = self._folders[node.name, group]
+        folder = self._folders[node.machine.volume, group]
         begin = folder.begins[bisect_right(folder.begins, offset) - 1]
         inode = folder.opened(begin)[1]
         return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)

@@ -166,7 +166,9 @@ class OperatedCluster(Cluster):
         found = self.disks.get(name)
         if found is None:
             options: DiskOptions = type(self._disk)(**vars(self._disk))
-            found = self.disks[name] = Volume(self.world, self.root, name, options)
+            found = Volume(self.world, self.root, name, options)
+            found.lives = len(self.disks)  # a replica's next one is another life of its log
+            self.disks[name] = found
         return found
 
     def place(self, component: str, launch: Launch) -> PodNode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.product import kinds
 from sim.product.access_kinds import AccessRun
+from sim.product.asked_kinds import AskedRun
 from sim.product.fence_kinds import FencedRun
 from sim.product.fleet_kinds import FleetRun
 from sim.product.loss_kinds import LossRun
@@ -43,6 +44,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "operator": OperatorRun,
     "groups": GroupsRun,
     "owners": OwnersRun,
+    "asked": AskedRun,
     "sleepers": SleepersRun,
     "fleet": FleetRun,
     "zones": ZonesRun,

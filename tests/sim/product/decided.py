@@ -1,0 +1,60 @@
+"""What operators have recorded of their decisions, as somebody gets it who asks for a bundle.
+
+Each decision that is made again from the record is the same, to the letter, by the planner that
+made it; none was too strange to be written down; and no secret of the cluster is in the record.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+from gantry_operator.decisions.recorder import written
+from gantry_operator.decisions.replay import recording_of, replayed
+from sim.kernel.world import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gantry_operator.decisions.serving import Decisions
+    from sim.product.operated import OperatedCluster
+
+SECRET_MIN = 8  # bytes; what is shorter may stand anywhere
+
+
+def judge_decisions(cluster: OperatedCluster) -> None:
+    """Raises Violation: an operator has recorded what is not so, or what it must not."""
+    secrets = set(_secrets(cluster))
+    for node in cluster.operators:
+        process = node.process
+        decisions = None if process is None else process.globals.get("Decisions")
+        if decisions is None or process is None or process.is_dead:
+            continue
+        _judge(cluster, node.name, decisions, secrets)
+
+
+def _judge(cluster: OperatedCluster, name: str, decisions: Decisions, secrets: set[bytes]) -> None:
+    found = [*decisions.groups.of(None), *decisions.entities.of(None)]
+    if decisions.groups._told or decisions.entities._told:
+        raise Violation(f"decisions: {name} could not write one down")
+    data = written(found, version="simulated", dropped=0)
+    if any(secret in data for secret in secrets):
+        raise Violation(f"decisions: {name} gives a secret away")
+    recording = recording_of(data, name)
+    for number, one in enumerate(recording.decisions):
+        outcome = replayed(recording, one, f"{name}, decision {number}")
+        if outcome.differences:
+            raise Violation(
+                f"decisions: {name} would decide otherwise about {one.kind} {one.name} at "
+                f"{one.first}: {outcome.differences[0]}"
+            )
+        cluster.world.count("decisions-altered" if one.altered else "decisions-again")
+
+
+def _secrets(cluster: OperatedCluster) -> Iterator[bytes]:
+    for secret in cluster.objects("secrets"):
+        for file, text in (secret.get("data") or {}).items():
+            value = b64decode(text)
+            if len(value) >= SECRET_MIN and not file.endswith(".crt"):
+                yield value
+                yield text.encode()
