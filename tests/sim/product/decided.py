@@ -1,7 +1,8 @@
-"""What operators have recorded of their decisions, as somebody gets it who asks for a bundle.
+"""What operators and controllers have recorded of themselves, as who asks for a bundle gets it.
 
-Each decision that is made again from the record is the same, to the letter, by the planner that
-made it; none was too strange to be written down; and no secret of the cluster is in the record.
+Each decision of an operator that is made again from the record is the same, to the letter, by the
+planner that made it; none was too strange to be written down; and no secret of the cluster is in
+the record. Each step of a controller that is taken again has the same outcome.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
+from gantry_controller.decisions.files import steps_of, written_file
+from gantry_controller.decisions.replay import fingerprint, retaken
 from gantry_operator.decisions.recorder import written
 from gantry_operator.decisions.replay import recording_of, replayed
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from random import Random
 
     from gantry_operator.decisions.serving import Decisions
+    from sim.product.cluster import Cluster
     from sim.product.operated import OperatedCluster
 
 SECRET_MIN = 8  # bytes; what is shorter may stand anywhere
@@ -58,3 +63,19 @@ def _secrets(cluster: OperatedCluster) -> Iterator[bytes]:
             if len(value) >= SECRET_MIN and not file.endswith(".crt"):
                 yield value
                 yield text.encode()
+
+
+def judge_steps(cluster: Cluster, rng: Random) -> None:
+    """Of one controller. Raises Violation: its record is none, or a step is another one now."""
+    node = rng.choice(cluster.controllers)
+    controller = cluster.controller_of(node)
+    if controller is None:
+        raise Violation(f"steps: {node.name} does not run")
+    ring = controller.node.steps
+    if ring.ended:
+        raise Violation(f"steps: {node.name} does not record any more: {ring.ended}")
+    data = written_file(ring.held(), process=node.name, version="simulated", code=fingerprint())
+    for outcome in retaken(steps_of(data, node.name), node.name):
+        if outcome.difference is not None:
+            raise Violation(f"steps: {node.name} takes another one: {outcome.difference}")
+        cluster.world.count("stretches-again")

@@ -32,6 +32,7 @@ from sim.product.collector import ENDPOINT, Collected
 from sim.product.commits import Commits
 from sim.product.consents import Consents
 from sim.product.damages import Damages
+from sim.product.decided import judge_steps
 from sim.product.everywhere import Everywhere
 from sim.product.growing import Growing
 from sim.product.keyless import Keyless
@@ -305,6 +306,7 @@ class QuorumRun(ProductRun):
         wishes.judge()
         for one in more:
             one.judge()
+        judge_steps(cluster, self.world.stream("steps"))
 
     def administrators(self) -> Sequence[Load]:
         """Who else asks the controllers for something."""
