@@ -12,7 +12,7 @@ from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.asked import Asked
 from sim.product.cluster import GROUP
-from sim.product.decided import judge_decisions
+from sim.product.decided import Decided
 from sim.product.kinds import PEACE_S
 from sim.product.operated_faults import API_FAULTS, OPERATOR_FAULTS
 from sim.product.operated_kinds import OperatedRun
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOOK_S, FRESH_S = 3.0, 1.0
 """Instead of a minute and a third of one: how often Secrets of listeners are read."""
+JUDGED_S, PATIENCE_S = 10, 5 * PEACE_S
 WISHES = ("roll-brokers", "roll-controllers", "switchover", "delete-pod")
 
 
@@ -54,17 +55,23 @@ class AskedRun(OperatedRun):
 
     def act(self) -> None:
         """Raises Violation."""
+        self._decided = Decided(self._cluster)
         super().act()
-        judge_decisions(self._cluster)
+        self._decided.judge()
 
     def recover(self) -> None:
         """While nothing new is asked."""
         self._asked.rests = True
+        self._decided.judge()
         super().recover()
         self._asked.rests = False
 
     def settle(self, loads: Sequence[Load]) -> None:
-        asked = self._asked
-        if not self._cluster.run(5 * PEACE_S, until=lambda: asked.is_settled):
+        asked, cluster = self._asked, self._cluster
+        for _ in range(PATIENCE_S // JUDGED_S):
+            if cluster.run(JUDGED_S, until=lambda: asked.is_settled):
+                break
+            self._decided.judge()  # the next ones need the room
+        else:
             raise Violation(f"{asked.unsettled}: {asked.waits_for}: {asked.told()}")
         super().settle(loads)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
+    from gantry_operator.decisions.recorder import Decision
     from gantry_operator.decisions.serving import Decisions
     from sim.product.cluster import Cluster
     from sim.product.operated import OperatedCluster
@@ -27,33 +28,45 @@ if TYPE_CHECKING:
 SECRET_MIN = 8  # bytes; what is shorter may stand anywhere
 
 
-def judge_decisions(cluster: OperatedCluster) -> None:
-    """Raises Violation: an operator has recorded what is not so, or what it must not."""
-    secrets = set(_secrets(cluster))
-    for node in cluster.operators:
-        process = node.process
-        decisions = None if process is None else process.globals.get("Decisions")
-        if decisions is None or process is None or process.is_dead:
-            continue
-        _judge(cluster, node.name, decisions, secrets)
+class Decided:
+    """Judges what operators have recorded since the last time.
 
+    Args:
+        cluster: of which.
+    """
 
-def _judge(cluster: OperatedCluster, name: str, decisions: Decisions, secrets: set[bytes]) -> None:
-    found = [*decisions.groups.of(None), *decisions.entities.of(None)]
-    if decisions.groups._told or decisions.entities._told:
-        raise Violation(f"decisions: {name} could not write one down")
-    data = written(found, version="simulated", dropped=0)
-    if any(secret in data for secret in secrets):
-        raise Violation(f"decisions: {name} gives a secret away")
-    recording = recording_of(data, name)
-    for number, one in enumerate(recording.decisions):
-        outcome = replayed(recording, one, f"{name}, decision {number}")
-        if outcome.differences:
-            raise Violation(
-                f"decisions: {name} would decide otherwise about {one.kind} {one.name} at "
-                f"{one.first}: {outcome.differences[0]}"
-            )
-        cluster.world.count("decisions-altered" if one.altered else "decisions-again")
+    def __init__(self, cluster: OperatedCluster) -> None:
+        self._cluster = cluster
+        self._judged: set[Decision] = set()
+
+    def judge(self) -> None:
+        """Raises Violation: an operator has recorded what is not so, or what it must not."""
+        secrets = set(_secrets(self._cluster))
+        for node in self._cluster.operators:
+            process = node.process
+            rings = None if process is None else process.globals.get("Decisions")
+            if rings is not None and process is not None and not process.is_dead:
+                self._judge(node.name, rings, secrets)
+
+    def _judge(self, name: str, rings: Decisions, secrets: set[bytes]) -> None:
+        if rings.groups._told or rings.entities._told:
+            raise Violation(f"decisions: {name} could not write one down")
+        held = [*rings.groups.of(None), *rings.entities.of(None)]
+        data = written(
+            [one for one in held if one not in self._judged], version="simulated", dropped=0
+        )
+        self._judged.update(held)
+        if any(secret in data for secret in secrets):
+            raise Violation(f"decisions: {name} gives a secret away")
+        recording = recording_of(data, name)
+        for number, one in enumerate(recording.decisions):
+            outcome = replayed(recording, one, f"{name}, decision {number}")
+            if outcome.differences:
+                raise Violation(
+                    f"decisions: {name} would decide otherwise about {one.kind} {one.name} at "
+                    f"{one.first}: {outcome.differences[0]}"
+                )
+            self._cluster.world.count("decisions-altered" if one.altered else "decisions-again")
 
 
 def _secrets(cluster: OperatedCluster) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from sim.kernel.world import Violation
 from sim.product import faults, guest_changes
 from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, GROUP
+from sim.product.decided import Decided
 from sim.product.front_groups import FrontGroups, FrontsWatch, has_store_port
 from sim.product.guests import Guests
 from sim.product.kinds import FAULTS_S, PEACE_S, ProductRun
@@ -166,6 +167,11 @@ class OwnersRun(OperatedRun):
         """The clients, and people."""
         self._owners = Owners(self._cluster)
         return [Workload(self._cluster, self._watch, group=GROUP), self._owners]
+
+    def act(self) -> None:
+        """Raises Violation."""
+        super().act()
+        Decided(self._cluster).judge()
 
     def settle(self, loads: Sequence[Load]) -> None:
         owners = self._owners
