@@ -80,8 +80,22 @@ class Peer(Model):
     )
 
     def to_peer(self) -> dict[str, Any]:
-        """As the API server takes it; selectors that are empty stay, since they select all."""
-        return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True, mode="json")
+        """As the API server takes it; selectors that are empty stay, since they select all.
+
+        What a person wrote counts, and not whether an empty list was written: a recorded decision
+        does not know that.
+        """
+        parts = self.model_dump(by_alias=True, exclude_none=True, mode="json")
+        return {name: _filled(part) for name, part in parts.items()}
+
+
+def _filled(part: Any) -> Any:
+    """The same without empty lists and mappings below it."""
+    if isinstance(part, list):
+        return [_filled(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {name: _filled(below) for name, below in part.items() if below not in ([], {})}
 
 
 Peers = Annotated[tuple[Peer, ...], Field(max_length=16)]

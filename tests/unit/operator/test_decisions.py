@@ -348,3 +348,17 @@ async def test_a_loopback_address_that_is_taken_ends_no_operator(
             outer = HttpServer(ready=lambda: (True, "ok"))
             assert await decisions.serve(outer, "127.0.0.2", port, stack) == port
         assert (await session.get(f"http://127.0.0.2:{port}/livez")).status == 200
+
+
+def test_peers_of_a_network_policy_are_the_same_from_a_record() -> None:
+    """Whether somebody wrote an empty list is not in it."""
+    peers = [
+        {"ipBlock": {"cidr": "10.0.0.0/8"}},
+        {"namespaceSelector": {}},
+        {"podSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}},
+    ]
+    ring = recorder()
+    note(ring, broker_world(brokers(networkPolicy={"clientsFrom": peers})))
+    recording = file_of(ring)
+    (one,) = recording.decisions
+    assert replayed(recording, one, "x").differences == ()
