@@ -20,6 +20,8 @@ Deeds that a second fault would turn into a loss, or that need everybody, wait f
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gantry_broker.replica import Role
@@ -29,7 +31,7 @@ from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, GROUP
 from sim.product.operated import BROKERS
 from sim.product.operated_watch import is_ready
-from sim.product.outside import Outside
+from sim.product.outside import ENDS, Outside, certificate
 from sim.product.people import LOOK_S
 
 if TYPE_CHECKING:
@@ -45,14 +47,26 @@ STRANGE = "no_such_setting"
 POLICY = "the policy of this house"
 NOTE = "asked"
 AT_ANY_TIME = ("fence", "refuse-to-forget", "policy")
-IN_PEACE = ("forget", "wrong", "outside", "minimum")
+IN_PEACE = ("forget", "wrong", "outside", "minimum", "scale")
+MISTAKES: tuple[tuple[str, str], ...] = (  # settings that no broker takes
+    (STRANGE, "1"),
+    ("log_segment_bytes", "few"),
+    ("log_segment_bytes", "-1"),
+    ("max_batch_messages", "0"),
+    ("log_level", "loud"),
+)
+PASSWORD, IN_URL = "swordfish-and-chips", "open-sesame-17"
+KEY = b64decode(certificate(ENDS)["tls.key"]).decode()
+HIDDEN = (PASSWORD, IN_URL, KEY.splitlines()[1])
+"""What people write where it should not stand; nothing that they give away may have it."""
 
 
 class Asked(Outside):
     """See the module.
 
     Attributes:
-        rests: nothing new is begun for a while.
+        rests: nothing new is begun for a while, nor before the group stands.
+        deed: under way; empty for none.
     """
 
     unsettled = "what was asked for is not done"
@@ -60,7 +74,8 @@ class Asked(Outside):
 
     def __init__(self, cluster: OperatedCluster, watch: Watch) -> None:
         super().__init__(cluster)
-        self.rests = False
+        self.rests = True
+        self.deed = ""
         self._watch = watch
         self._requests = 0
         watch.more.append(self._look)
@@ -84,13 +99,15 @@ class Asked(Outside):
         first = [(deed, False) for deed in rng.sample(AT_ANY_TIME, len(AT_ANY_TIME))]
         then = [(deed, True) for deed in rng.sample(IN_PEACE, len(IN_PEACE))]
         for deed, waits in [*first, *then]:
-            await self._until(
-                "peace",
-                lambda waits=waits: not self.rests and (self._cluster.is_at_peace or not waits),
-            )
+            await self._until("peace", partial(self._may_begin, waits))
+            self.deed = deed
             await self._do(deed, rng)
+            self.deed = ""
             self._cluster.world.count(f"asked-{deed}")
         self._busy -= 1
+
+    def _may_begin(self, waits: bool) -> bool:
+        return not self.rests and (self._cluster.is_at_peace or not waits)
 
     async def _do(self, deed: str, rng: Random) -> None:
         """One deed, from a group that is well to one that is again."""
@@ -102,6 +119,8 @@ class Asked(Outside):
                 await self._must_not_forget(rng)
             case "forget":
                 await self._lose_and_forget(rng)
+            case "scale":
+                await self._scale()
             case "minimum":
                 await self._raise_minimum(rng)
             case "wrong":
@@ -126,14 +145,15 @@ class Asked(Outside):
     async def _fence(self, rng: Random) -> None:
         cluster = self._cluster
         ordinal = rng.randrange(cluster.replicas)
+        if rng.random() < 0.6:
+            ordinal = (self._status(GROUP).get("master") or {}).get("replica", ordinal)
         name = names.pod(BROKERS, ordinal)
-        self._patch(GROUP, {"fenced": [ordinal]})
+        note = f"{rng.getrandbits(32):x}"
+        waiting: dict[str, Any] = {"template": {"metadata": {"annotations": {NOTE: note}}}}
+        self._patch(GROUP, {"fenced": [ordinal], "update": {"strategy": "Supervised"}, **waiting})
         await self._until(
             f"{name} to be fenced",
-            lambda: (
-                self._condition(GROUP, "Fenced") == ("True", Reason.MEMBERS_FENCED)
-                and self._is_ready(GROUP)
-            ),
+            lambda: self._condition(GROUP, "Fenced") == ("True", Reason.MEMBERS_FENCED),
         )
         await self._until(f"{name} to stand aside", lambda: self._stands_aside(name))
         end = self._end_of(name)
@@ -141,6 +161,10 @@ class Asked(Outside):
         await self._until("sends to be answered without it", lambda: self._watch.acks > acks + MORE)
         if end is not None and self._end_of(name) not in (None, end):
             raise Violation(f"fenced: {name} is, and goes from {end} to {self._end_of(name)}")
+        if self._noted(note):
+            raise Violation(f"fenced: {self._noted(note)} have a change that nobody approved")
+        waiting["template"]["metadata"]["annotations"] = {NOTE: None}
+        self._patch(GROUP, {"update": {"strategy": "Automatic"}, **waiting})
         if rng.random() < 0.7:
             stays = rng.choice([one for one in range(cluster.replicas) if one != ordinal])
             wish = [one for one in range(cluster.replicas) if one != stays]
@@ -156,6 +180,14 @@ class Asked(Outside):
         await self._until(
             f"{name} to be let in again", lambda: not self._fenced() and self._is_ready(GROUP)
         )
+
+    def _noted(self, note: str) -> list[str]:
+        """Pods that were made of a template with a note."""
+        return [
+            one["metadata"]["name"]
+            for one in self._pods()
+            if (one["metadata"].get("annotations") or {}).get(NOTE) == note
+        ]
 
     def _fenced(self) -> tuple[int, ...]:
         group = self._group()
@@ -178,6 +210,19 @@ class Asked(Outside):
         """What the controllers know of the watched group; None for nothing."""
         state = self._state()
         return None if state is None else state.groups.get((CLUSTER, GROUP))
+
+    # ---- scale
+
+    async def _scale(self) -> None:
+        """One more, and one fewer again."""
+        cluster = self._cluster
+        for change in (1, -1):
+            cluster.replicas += change
+            self._patch(GROUP, {"replicas": cluster.replicas})
+            await self._until(
+                f"{GROUP} to have {cluster.replicas} replicas",
+                lambda: self._is_ready(GROUP) and len(self._ids()) == cluster.replicas,
+            )
 
     # ---- minimum
 
@@ -278,11 +323,12 @@ class Asked(Outside):
         """Raises Violation: more than one replica pays for it, or nobody is told."""
         cluster = self._cluster
         before = self._workload()["metadata"]["generation"]
+        config = self._resource(GROUP)["spec"]["config"]  # type: ignore[index]
+        for setting, value in MISTAKES:
+            self._patch(GROUP, {"config": {setting: value}})
+            await self._until(f"{setting} {value} to be refused", partial(self._refuses, setting))
+            self._patch(GROUP, {"config": {setting: config.get(setting)}})
         self._patch(GROUP, {"config": {STRANGE: "1"}})
-        await self._until(
-            "a strange setting to be refused",
-            lambda: self._condition(GROUP, "Accepted") == ("False", Reason.INVALID_SPEC),
-        )
         if self._workload()["metadata"]["generation"] != before:
             raise Violation("wrong: what was refused has changed the pods")
         unchecked = {names.ANNOTATION_UNCHECKED: "true"}
@@ -301,6 +347,10 @@ class Asked(Outside):
             "brokergroups", GROUP, {"metadata": {"annotations": dict.fromkeys(unchecked)}}
         )
         self._patch(GROUP, {"config": {STRANGE: None}})
+
+    def _refuses(self, setting: str) -> bool:
+        is_refused = self._condition(GROUP, "Accepted") == ("False", Reason.INVALID_SPEC)
+        return is_refused and setting in self._told("Accepted")
 
     def _told(self, kind: str) -> str:
         """The message of a condition of the present generation."""
@@ -322,25 +372,53 @@ class Asked(Outside):
         cluster, policies = self._cluster, self._cluster.unkind.policies
         note = f"{rng.getrandbits(32):x}"
         wishes: dict[str, dict[str, Any]] = {
-            "statefulsets": {"template": {"metadata": {"annotations": {NOTE: note}}}},
+            "statefulsets": {"template": _template(note)},
             "networkpolicies": {
                 "networkPolicy": {"clientsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
             },
         }
-        plural = rng.choice(sorted(wishes))
-        policies[plural, BROKERS] = POLICY
-        self._patch(GROUP, wishes[plural])
+        for plural in rng.sample(sorted(wishes), len(wishes)):
+            policies[plural, BROKERS] = POLICY
+            self._patch(GROUP, wishes[plural])
+            await self._must_wait(note)
+            del policies[plural, BROKERS]
+            await self._until(
+                "what is allowed now to be done",
+                lambda: (
+                    (self._condition(GROUP, "Accepted") or ("",))[0] == "True"
+                    and self._is_ready(GROUP)
+                ),
+            )
+            cluster.world.count(f"policy-{plural}")
+        if len(self._noted(note)) != len(self._pods()):
+            raise Violation(f"policy: {self._noted(note)} have what is allowed now")
+        self._patch(GROUP, {"template": None})
+
+    async def _must_wait(self, note: str) -> None:
+        """Raises Violation: a pod has what is not allowed."""
         await self._until("a refusal to be told", lambda: POLICY in self._told("Accepted"))
         if self._condition(GROUP, "Accepted") != ("False", Reason.API_REFUSED):
             raise Violation(f"policy: {self._condition(GROUP, 'Accepted')}")
+        before = set(self._noted(note))
         for _ in range(10):
             await asyncio.sleep(LOOK_S)
-            notes = [one["metadata"].get("annotations") or {} for one in self._pods()]
-            if any(one.get(NOTE) == note for one in notes):
-                raise Violation(f"policy: pods of {GROUP} have what is not allowed")
-        del policies[plural, BROKERS]
-        await self._until(
-            "what is allowed now to be done",
-            lambda: (self._condition(GROUP, "Accepted") or ("",))[0] == "True",
-        )
-        cluster.world.count(f"policy-{plural}")
+            if set(self._noted(note)) - before:
+                raise Violation(f"policy: {self._noted(note)} have what is not allowed")
+
+
+def _template(note: str) -> dict[str, Any]:
+    """More for the pods, with secrets where people leave them lie."""
+    return {
+        "metadata": {
+            "annotations": {NOTE: note, "origin": f"https://me:{IN_URL}@example.org/", "key": KEY}
+        },
+        "spec": {
+            "container": {
+                "env": [{"name": "DB_PASSWORD", "value": PASSWORD}],
+                "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+                "startupProbe": {"periodSeconds": 1, "failureThreshold": 60},
+                "livenessProbe": {"periodSeconds": 5},
+            },
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+        },
+    }

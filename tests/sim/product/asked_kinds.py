@@ -10,7 +10,7 @@ from gantry_operator.plan import broker, controller
 from gantry_operator.reconcile import certificates
 from sim.kernel.world import Violation
 from sim.product import faults
-from sim.product.asked import Asked
+from sim.product.asked import HIDDEN, Asked
 from sim.product.cluster import GROUP
 from sim.product.decided import Decided
 from sim.product.kinds import PEACE_S
@@ -55,14 +55,22 @@ class AskedRun(OperatedRun):
 
     def act(self) -> None:
         """Raises Violation."""
-        self._decided = Decided(self._cluster)
+        self._decided = Decided(self._cluster, HIDDEN)
         super().act()
         self._decided.judge()
 
+    def disturb(self) -> None:
+        """And a person begins to ask."""
+        self._asked.rests = False
+        super().disturb()
+
     def recover(self) -> None:
-        """While nothing new is asked."""
-        self._asked.rests = True
+        """While nothing new is asked. Raises Violation."""
+        asked = self._asked
+        asked.rests = True
         self._decided.judge()
+        if not self._cluster.run(PEACE_S, until=lambda: not asked.deed):
+            raise Violation(f"{asked.deed} is not done: {asked.waits_for}: {asked.told()}")
         super().recover()
         self._asked.rests = False
 

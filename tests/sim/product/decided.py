@@ -17,7 +17,7 @@ from gantry_operator.decisions.replay import recording_of, replayed
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from random import Random
 
     from gantry_operator.decisions.recorder import Decision
@@ -33,15 +33,17 @@ class Decided:
 
     Args:
         cluster: of which.
+        hidden: more that no record may have, beside the Secrets of the cluster.
     """
 
-    def __init__(self, cluster: OperatedCluster) -> None:
+    def __init__(self, cluster: OperatedCluster, hidden: Iterable[str] = ()) -> None:
         self._cluster = cluster
+        self._hidden = {text.encode() for text in hidden}
         self._judged: set[Decision] = set()
 
     def judge(self) -> None:
         """Raises Violation: an operator has recorded what is not so, or what it must not."""
-        secrets = set(_secrets(self._cluster))
+        secrets = self._hidden | set(_secrets(self._cluster))
         for node in self._cluster.operators:
             process = node.process
             rings = None if process is None else process.globals.get("Decisions")

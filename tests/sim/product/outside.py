@@ -103,7 +103,7 @@ class Outside(People):
         await self._is_told("False", Reason.CERTIFICATE_UNUSABLE)
         await self._until(f"{GROUP} to have its port", lambda: self._is_ready(GROUP))
         uids = self._uids()
-        manifest = {
+        manifest: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": SECRET, "namespace": NAMESPACE},
