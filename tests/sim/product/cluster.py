@@ -48,6 +48,8 @@ from sim.product.tcp import Network
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from gantry_broker.host.live_settings import SettingsFile
+
 CLUSTER = "c"
 GROUP = "g"
 TOKEN = "token-of-the-simulated-quorum"
@@ -259,19 +261,25 @@ class Cluster:
         if self.hosts_many:
             there = [name for name in self.groups if name not in self.late]
             hosted = {"groups": there, "remoting_port": MANY_PORT}
-        settings = BrokerSettings(
-            name=node.name,
-            cluster=CLUSTER,
-            controllers=self._controller_addresses,
-            bind=node.machine.address,
-            data_dir=node.machine.directory / "data",
+        flags = {
+            "name": node.name,
+            "cluster": CLUSTER,
+            "controllers": self._controller_addresses,
+            "bind": node.machine.address,
+            "data_dir": node.machine.directory / "data",
             **hosted,
             **self._key,
-            log_segment_bytes=SEGMENT_BYTES,
-            store_port=STORE_PORT if self.fronts else None,
-            **{"disk_spare_bytes": 0, **self._broker_settings},
-        )
-        await supervised(partial(gantry_broker.host.server.serve, settings))
+            "log_segment_bytes": SEGMENT_BYTES,
+            "store_port": STORE_PORT if self.fronts else None,
+        }
+        settings, file = self.settings_of(flags, {"disk_spare_bytes": 0, **self._broker_settings})
+        await supervised(partial(gantry_broker.host.server.serve, settings, file=file))
+
+    def settings_of(
+        self, flags: dict[str, Any], more: dict[str, Any]
+    ) -> tuple[BrokerSettings, SettingsFile | None]:
+        """What a broker begins with, and the file where other settings may come from."""
+        return BrokerSettings(**flags, **more), None
 
     async def _door(self, node: Node) -> None:
         settings = DoorSettings(

@@ -7,9 +7,12 @@ swarmed per seed: a run without power cuts reaches states that a run with all ki
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gantry_broker.log.units import parse_unit
+from gantry_protocol.errors import RecordError
 from sim.kernel.world import MS
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from sim.product.cluster import Cluster, Node
 
+NEWEST = 30  # records of a topic of which one rots
+UNREADABLE = 0.3  # of records that rot
 LONELY_MS = 400  # less than any member waits before it calls another one gone
 
 
@@ -65,10 +70,11 @@ def draw(rng: Random, for_ms: int, kinds: Sequence[str] | None = None) -> list[F
 def plan(cluster: Cluster, faults: Sequence[Fault]) -> None:
     """Let them happen, beginning now."""
     for fault in faults:
-        cluster.world.after(fault.at_ms * MS, _strike, cluster, fault)
+        cluster.world.after(fault.at_ms * MS, strike, cluster, fault)
 
 
-def _strike(cluster: Cluster, fault: Fault) -> None:
+def strike(cluster: Cluster, fault: Fault) -> None:
+    """Let one happen now, unless all faults have ended."""
     if cluster.is_at_peace:
         return
     cluster.world.note("fault", fault)
@@ -245,6 +251,36 @@ def _rotten_tables(cluster: Cluster, fault: Fault) -> None:
         cluster.world.count("tables-rotten")
 
 
+def _rotten_record(cluster: Cluster, fault: Fault) -> None:
+    """A record rots that is one of the newest of its topic; each topic is as likely as another.
+
+    So records that brokers write for themselves, which are few, rot as often as messages. It is
+    the copy of the master, unless another member has rot already.
+    """
+    node = next((one for one in cluster.brokers if one.name in cluster.flipped), cluster.master())
+    group = None if node is None else cluster.group_of(node)
+    if node is None or group is None or group.core is None or not cluster.may_rot(node):
+        return
+    start, end = int(group._store.log.log_start), int(group.core.log.confirm)
+    data, at = cluster.logs.read(node, cluster.groups[0], start, end), 0
+    places: dict[str, list[tuple[int, int]]] = {}
+    with suppress(RecordError):  # some of it has rotted before
+        while at < len(data):
+            unit = parse_unit(data, at, start + at, check_body=False)
+            if unit.record is not None:
+                places.setdefault(unit.record.topic, []).append((start + at, unit.size))
+            at += unit.size
+    if not places:
+        return
+    rng = cluster.world.stream(f"rot/{fault.at_ms}")
+    topic = rng.choice(sorted(places))
+    place, size = rng.choice(places[topic][-NEWEST:])
+    place += rng.randrange(size)
+    if cluster.logs.keep_sum(node, cluster.groups[0], place):
+        cluster.world.note(node.name, "rots", topic)
+        cluster.flip(node, place, unreadable=rng.random() < UNREADABLE)
+
+
 def _rot(cluster: Cluster, fault: Fault, *, unreadable: bool = False) -> None:
     node = _broker(cluster, fault)
     group = cluster.group_of(node)
@@ -280,6 +316,7 @@ LONELY_MASTERS = {"lonely-master": _lonely_master}  # of kinds of runs that name
 BAD_SECTORS = {  # of kinds of runs whose logs are scrubbed
     "bad-sector": _bad_sector,
     "rotten-tables": _rotten_tables,
+    "rotten-record": _rotten_record,
 }
 
 

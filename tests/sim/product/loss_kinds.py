@@ -23,7 +23,9 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from gantry_broker.member import topic_sync
 from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
@@ -48,6 +50,7 @@ PATH = f"/v1/groups/{CLUSTER}/{GROUP}"
 WAIT_S = 8  # in which nobody may be elected
 WITHIN_S = 4.0
 ON_ITS_WAY_S = 0.5  # at most what a frame takes from a broker to a client
+MORE_TOPICS = ["adopted-0", "adopted-1", "adopted-2"]
 MORE = 20  # acknowledgements without the member that is left behind
 
 
@@ -394,3 +397,29 @@ class LossRun(ProductRun):
             raise Violation(f"{ext} is not answered")
         if codes[0][0] != expected:
             raise Violation(f"{ext} is answered {codes[0]}")
+
+
+class AdoptedRun(LossRun):
+    """The controllers lose their volumes, and the copies are adopted, with more than one topic.
+
+    The quorum learns the topics from the log of the group, a few at a time, and knows all of them
+    in the end.
+    """
+
+    mild = ()
+    stories = ("quorum",)
+
+    def play(self) -> None:
+        """Raises Violation. Few topics make a report."""
+        with mock.patch.object(topic_sync, "TOPICS_PER_REPORT", 2):
+            super().play()
+
+    def act(self) -> None:
+        """Raises Violation: a topic is missing."""
+        self._cluster.topics += MORE_TOPICS
+        super().act()
+        for controller in map(self._cluster.controller_of, self._cluster.controllers):
+            known = controller.machine.state.topic_table((CLUSTER, GROUP)).topics
+            missing = set(self._cluster.topics) - set(known)
+            if missing:
+                raise Violation(f"{controller} does not know {missing} any more: {list(known)}")

@@ -99,12 +99,17 @@ class RetainWatch:
     @property
     def is_sound(self) -> bool:
         """Whether the scrub has had everything mended that rotted and is still kept."""
-        cluster, confirmed = self._watch.cluster, self._watch.confirmed
-        for node in cluster.brokers:
-            group, name = cluster.group_of(node), cluster.groups[0]
-            for at in cluster.flipped.get(node.name, ()):
-                if group is None or at < group._store.log.log_start:
-                    continue
-                if cluster.logs.read(node, name, at, at + 1) != bytes(confirmed[at : at + 1]):
-                    return False
-        return True
+        return is_mended(self._watch)
+
+
+def is_mended(watch: Watch) -> bool:
+    """Whether everything that rotted and is still kept reads as it was confirmed."""
+    cluster, confirmed = watch.cluster, watch.confirmed
+    for node in cluster.brokers:
+        group, name = cluster.group_of(node), cluster.groups[0]
+        for at in cluster.flipped.get(node.name, ()):
+            if group is None or at < group._store.log.log_start:
+                continue
+            if cluster.logs.read(node, name, at, at + 1) != bytes(confirmed[at : at + 1]):
+                return False
+    return True

@@ -5,11 +5,14 @@ from __future__ import annotations
 from sim.product import kinds
 from sim.product.access_kinds import AccessRun
 from sim.product.asked_kinds import AskedRun
+from sim.product.disk_kinds import DisksRun
 from sim.product.fence_kinds import FencedRun
 from sim.product.fleet_kinds import FleetRun
-from sim.product.loss_kinds import LossRun
+from sim.product.loss_kinds import AdoptedRun, LossRun
 from sim.product.operated_kinds import GroupsRun, OperatorRun, OwnersRun, SleepersRun
+from sim.product.rot_kinds import RottenRun
 from sim.product.tier_kinds import FrontBucketRun, LosingRun, TierRun
+from sim.product.tuned_kinds import TunedRun
 from sim.product.zone_kinds import ZonesRun
 
 RUNS: dict[str, type[kinds.ProductRun]] = {
@@ -17,6 +20,8 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "power": kinds.PowerRun,
     "restored": kinds.RestoredRun,
     "loss": LossRun,
+    "adopted": AdoptedRun,
+    "disks": DisksRun,
     "fenced": FencedRun,
     "tier": TierRun,
     "losing": LosingRun,
@@ -25,6 +30,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "rejoin": kinds.RejoinRun,
     "members": kinds.MembersRun,
     "retain": kinds.RetainRun,
+    "rotten": RottenRun,
     "doors": kinds.DoorRun,
     "stores": kinds.StoreRun,
     "rich": kinds.RichRun,
@@ -40,6 +46,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "queues": kinds.QueuesRun,
     "moved-pops": kinds.MovedPopsRun,
     "growing": kinds.GrowingRun,
+    "tuned": TunedRun,
     "snapshots": kinds.SnapshotRun,
     "operator": OperatorRun,
     "groups": GroupsRun,
