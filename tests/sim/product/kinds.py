@@ -37,6 +37,7 @@ from sim.product.everywhere import Everywhere
 from sim.product.growing import Growing
 from sim.product.keyless import Keyless
 from sim.product.kube import aiohttp_connects
+from sim.product.lite_choices import LiteChoices
 from sim.product.lites import Lites
 from sim.product.lives import Lives
 from sim.product.logs import inspect_damage, verify
@@ -559,7 +560,8 @@ class LitesRun(ProductRun):
         cluster, watch = self._cluster, self._watch
         lites = Lites(cluster, watch)
         visits = lite_visits.LiteVisits(cluster, watch, lites)
-        return [Workload(cluster, watch, producers=1), lites, visits]
+        few = Workload(cluster, watch, producers=1)
+        return [few, lites, visits, LiteChoices(cluster, watch)]
 
 
 class BatchesRun(ProductRun):

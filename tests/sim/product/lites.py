@@ -93,7 +93,7 @@ class _Wish(msgspec.Struct):
     told_us: int | None = None
 
 
-class _Taken(NamedTuple):
+class Taken(NamedTuple):
     """A message that a client was handed out, and its receipt."""
 
     place: Place
@@ -306,7 +306,7 @@ class Lites(Clients):
             is_all = rng.random() < 0.3 and not (is_in and group == ALONE)  # what it lost stays so
             await self._subscribe(line, group, name, lites, is_in=is_in, is_all=is_all)
 
-    async def _pop(self, line: Line, group: str, name: str, rng: Random) -> list[_Taken]:
+    async def _pop(self, line: Line, group: str, name: str, rng: Random) -> list[Taken]:
         """Take some. Raises Violation: these were not to be handed out now."""
         invisible_ms = rng.choice(INVISIBLE_MS)
         asked_us = self._cluster.world.now_us
@@ -319,7 +319,7 @@ class Lites(Clients):
         if answer is None or answer.code != ResponseCode.SUCCESS:
             await asyncio.sleep(rng.random() * 0.1)
             return []
-        found = [_taken(answer, record, group) for record in decode_records(answer.body)]
+        found = [taken_of(answer, record, group) for record in decode_records(answer.body)]
         for taken in found:
             self._judge_subscription(group, name, taken.place[0], asked_us)
         for taken in found:
@@ -342,7 +342,7 @@ class Lites(Clients):
             if has_lost and other.asked_us > (wish.told_us or self._cluster.world.now_us):
                 raise Violation(f"{name} has lost {lite}: {wish}, {other}, asked at {asked_us}")
 
-    def _judge_batch(self, group: str, taken: _Taken, batch: list[_Taken]) -> None:
+    def _judge_batch(self, group: str, taken: Taken, batch: list[Taken]) -> None:
         """Raises Violation: it is out of turn, or something in front of it is in flight."""
         now_us = self._cluster.world.now_us
         messages = self._messages[group]
@@ -367,7 +367,7 @@ class Lites(Clients):
             ):
                 raise Violation(f"{group}: {taken} while {place} is in flight: {other}")
 
-    def _given(self, group: str, taken: _Taken, asked_us: int, invisible_ms: int) -> None:
+    def _given(self, group: str, taken: Taken, asked_us: int, invisible_ms: int) -> None:
         """Raises Violation: it is done, or somebody has it."""
         now_us = self._cluster.world.now_us
         found = self._messages[group].setdefault(taken.place, _Message())
@@ -383,7 +383,7 @@ class Lites(Clients):
         found.free_us, found.free_ms = asked_us + least_us, taken.pop_ms + invisible_ms
         self._cluster.world.count("lite popped")
 
-    async def _work(self, line: Line, group: str, taken: _Taken, rng: Random) -> None:
+    async def _work(self, line: Line, group: str, taken: Taken, rng: Random) -> None:
         """Acknowledge it, or forget it."""
         if rng.random() < 0.1 and not self._stops:
             return
@@ -398,12 +398,14 @@ class Lites(Clients):
             found.maybe_done = True
 
 
-def _taken(answer: RemotingCommand, record: MessageRecord, group: str) -> _Taken:
+def taken_of(
+    answer: RemotingCommand, record: MessageRecord, group: str, parent: str = PARENT
+) -> Taken:
     """A message of an answer. Raises Violation: it is of no lite topic."""
     ext = answer.ext or {}
     properties = decode_properties(record.properties)
     lite = properties.get(LITE_TOPIC)
-    if lite is None or record.topic != PARENT:
+    if lite is None or record.topic != parent:
         raise Violation(f"no message of a lite topic: {record}")
     receipt = (
         f"{record.queue_offset} {ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} 0"
@@ -411,10 +413,10 @@ def _taken(answer: RemotingCommand, record: MessageRecord, group: str) -> _Taken
     )
     named: dict[str, object] = {
         "consumerGroup": group,
-        "topic": PARENT,
+        "topic": parent,
         "liteTopic": lite,
         "queueId": record.queue_id,
         "offset": record.queue_offset,
         "extraInfo": receipt,
     }
-    return _Taken((lite, properties["UNIQ_KEY"]), int(ext["popTime"]), named)
+    return Taken((lite, properties["UNIQ_KEY"]), int(ext["popTime"]), named)
