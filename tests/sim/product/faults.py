@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 NEWEST = 30  # records of a topic of which one rots
+BACK_BYTES = (1, 300, 1_000, 3_000, 10_000)  # before the end of what is confirmed
 UNREADABLE = 0.3  # of records that rot
 LONELY_MS = 400  # less than any member waits before it calls another one gone
 
@@ -281,6 +282,25 @@ def _rotten_record(cluster: Cluster, fault: Fault) -> None:
         cluster.flip(node, place, unreadable=rng.random() < UNREADABLE)
 
 
+def _rotten_tail(cluster: Cluster, fault: Fault) -> None:
+    """The end of a member's log rots, as far as there are sums of it, and the member dies at once.
+
+    So it is met by who recovers the log, before anybody can be asked for what it was.
+    """
+    rotten = next((one for one in cluster.brokers if one.name in cluster.flipped), None)
+    node = rotten or _broker(cluster, fault)
+    group = cluster.group_of(node)
+    if group is None or group.core is None or not cluster.may_rot(node):
+        return
+    start, end = int(group._store.log.log_start), int(group.core.log.confirm)
+    for back in BACK_BYTES:
+        if end - back > start and cluster.logs.keep_sum(node, cluster.groups[0], end - back):
+            cluster.flip(node, end - back, unreadable=bool(fault.target % 3 == 0))
+            node.kill()
+            cluster.world.after(fault.for_ms * MS, node.boot)
+            return
+
+
 def _rot(cluster: Cluster, fault: Fault, *, unreadable: bool = False) -> None:
     node = _broker(cluster, fault)
     group = cluster.group_of(node)
@@ -317,6 +337,7 @@ BAD_SECTORS = {  # of kinds of runs whose logs are scrubbed
     "bad-sector": _bad_sector,
     "rotten-tables": _rotten_tables,
     "rotten-record": _rotten_record,
+    "rotten-tail": _rotten_tail,
 }
 
 

@@ -1,9 +1,10 @@
 """Clients who say where they begin in a lite topic, leave and come back, or take it from another.
 
-Who begins behind what is there is given none of it, and all that follows; who begins at an offset
-is given what stands there, and all behind. Who comes back to a group that begins anew is given all
-of it again. In a group where each lite topic has one client, who takes it is given all that is
-kept, and the other one nothing of it from then on, also where that one names all that it wants.
+Who begins behind what is there is given none of it, and all that follows; who begins at an offset,
+which is a place in the log, is given what stands there, and all behind. Who comes back to a group
+that begins anew is given all of it again. In a group where each lite topic has one client, who
+takes it is given all that is kept, and the other one nothing of it from then on, also where that
+one names all that it wants.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gantry_protocol.bodies.lite import OFFSET, POLICY, POLICY_MAX, POLICY_MIN
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.errors import GantryError
 from gantry_protocol.lite import LITE_TOPIC, LITE_TYPE
-from gantry_protocol.records import decode_records
+from gantry_protocol.records import decode_offset_msg_id, decode_records
 from gantry_protocol.settings.lite import (
     BIND_TOPIC,
     RESET_EXCLUSIVE,
@@ -54,7 +55,7 @@ SKIPPED = 2  # of those before, by who names an offset
 BEGINNINGS: tuple[tuple[str, int, int], ...] = (  # type, value, and messages that are not given
     (POLICY, POLICY_MIN, 0),
     (POLICY, POLICY_MAX, BEFORE),
-    (OFFSET, SKIPPED, SKIPPED),
+    (OFFSET, 0, SKIPPED),  # the value is where the next message stands
 )
 NOTHING_S = 1.0  # for which one who has lost a lite topic asks for it
 
@@ -73,6 +74,7 @@ class LiteChoices(Clients):
         super().__init__(cluster)
         self._watch = watch
         self._number = 0
+        self._places: dict[str, int] = {}  # of messages, in the log
 
     def start(self) -> None:
         """Begin."""
@@ -117,6 +119,8 @@ class LiteChoices(Clients):
         lite = self._new()
         kind, value, skipped = rng.choice(BEGINNINGS)
         keys = await self._send(line, lite, BEFORE, rng)
+        if kind == OFFSET:
+            value = self._places[keys[skipped]]
         option = {"type": kind, "value": value}
         word = self._word(CHOOSERS, "chooser", "PARTIAL_ADD", [lite])
         await self._say(line, {**word, "offsetOption": option})
@@ -124,7 +128,7 @@ class LiteChoices(Clients):
         found = await self._take(line, CHOOSERS, "chooser", keys[skipped:])
         if found & set(keys[:skipped]):
             raise Violation(f"who begins in {lite} at {option} is given {found} of {keys}")
-        self._cluster.world.count(f"lite from {kind} {value}")
+        self._cluster.world.count(f"lite from {kind}, without {skipped}")
         await self._say(line, self._word(CHOOSERS, "chooser", "PARTIAL_REMOVE", [lite]))
         await self._say(line, self._word(CHOOSERS, "chooser", "PARTIAL_ADD", [lite]))
         await self._take(line, CHOOSERS, "chooser", keys)
@@ -170,7 +174,9 @@ class LiteChoices(Clients):
             key = f"{rng.getrandbits(128):032X}"
             ext = send_ext(PARENT, key, rng.randrange(QUEUES), f"{LITE_TOPIC}\x01{lite}\x02")
             answer = await line.insist(RequestCode.SEND_MESSAGE_V2, ext, b"choice")
-            self._watch.acknowledged(key, (answer.ext or {})["msgId"])
+            offset_id = (answer.ext or {})["msgId"]
+            self._watch.acknowledged(key, offset_id)
+            self._places[key] = decode_offset_msg_id(offset_id)[1]
             keys.append(key)
         return keys
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 CALM_S = 15  # within which the group may stand again for the next round
-ROTS = ("rotten-record", "rotten-record", "rotten-record", "flipped-bit", "bad-sector")
+ROTS = (*3 * ("rotten-record",), *2 * ("rotten-tail",), "flipped-bit", "bad-sector")
 OTHERS = ("kill-master", "kill-master", "terminate", "kill", "power-cut", "isolate")
 
 
