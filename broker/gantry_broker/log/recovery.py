@@ -16,6 +16,7 @@ Everything is judged before anything is changed. Segments that end below the new
 ``VERIFY_AT_START_BYTES`` are not read at start; ``CommitLog.verify`` reads them, in the background.
 """
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ from gantry_broker.log.segments import Segment, list_orphans, segment_path
 from gantry_broker.log.units import HEAD_BYTES, check_units, parse_unit, stands_at
 
 VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
+_PAGE_BYTES = 4096  # of a file; a disk that cannot read some bytes can read other pages
 _WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
 PAUSE_BYTES = 8 * 1024 * 1024
 _MAX_COVER_BYTES = 4 * 1024 * 1024
@@ -231,7 +233,7 @@ def _tail(segment: Segment, covered: Offset, durable: Offset, *, keeps: bool) ->
     while position < segment.size:
         rest = window_at + len(window) - position
         if rest < MAX_RECORD_BYTES and window_at + len(window) < segment.size:
-            window = os.pread(segment.descriptor, _WINDOW_BYTES, position)
+            window = _readable(segment, position, _WINDOW_BYTES)
             window_at = position
         offset = segment.start + position
         try:
@@ -250,7 +252,7 @@ def _tail(segment: Segment, covered: Offset, durable: Offset, *, keeps: bool) ->
                 raise damage from error
             ending: bool | None = False
             if durable == segment.end:
-                data = os.pread(segment.descriptor, size, position)
+                data = _readable(segment, position, size)
                 ending = _ending_behind_damage(data, offset)
             if ending is None:
                 raise damage from error
@@ -269,7 +271,7 @@ def _ends_in_blank(
     Raises:
         CorruptionError: nothing says it, or damage is not borne.
     """
-    data = os.pread(segment.descriptor, last.length, last.start - segment.start)
+    data = _readable(segment, last.start - segment.start, last.length)
     at = 0
     is_blank = False
     try:
@@ -289,6 +291,23 @@ def _ends_in_blank(
         if keeps and last.crc == sums.UNKNOWN:  # other bytes followed it when it was noted
             return False
         raise damage_in(segment, last) from error
+
+
+def _readable(segment: Segment, position: int, size: int) -> bytes:
+    """The bytes there; zeros for pages that the disk cannot read, which are no unit.
+
+    Raises:
+        OSError: the disk fails otherwise.
+    """
+    try:
+        return os.pread(segment.descriptor, size, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        if size <= _PAGE_BYTES:
+            return bytes(max(0, min(size, segment.size - position)))
+    pages = range(position, position + size, _PAGE_BYTES)
+    return b"".join(_readable(segment, at, min(_PAGE_BYTES, position + size - at)) for at in pages)
 
 
 def _ending_behind_damage(data: bytes, start: int) -> bool | None:
@@ -377,7 +396,12 @@ def _paced(
 
 def damage_in(segment: Segment, entry: sums.RangeSum) -> CorruptionError:
     """The damage in a range that does not match its sum, placed as exactly as it can be."""
-    offset, reason = locate_damage(segment, entry)
+    try:
+        offset, reason = locate_damage(segment, entry)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        offset, reason = entry.start, f"the {entry.length} bytes from here on cannot be read"
     return CorruptionError(
         segment.path, offset - segment.start, f"{reason} (log offset {offset}); {_ADVICE}"
     )

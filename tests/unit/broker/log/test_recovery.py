@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
-from gantry_broker.log import CommitLog, checkpoint, sums
+from gantry_broker.log import CommitLog, checkpoint, recovery, sums
 from gantry_protocol.errors import CorruptionError, DataDirError, GantryError
 from gantry_protocol.types import Offset
 from support import logs
@@ -360,6 +361,34 @@ def test_a_flip_in_the_last_file_is_noted_where_units_behind_it_say_how_it_ends(
         log = _open(copy)  # what was appended stands where it is looked for
         assert log.end > offset
         log.close()
+
+
+def test_a_page_of_the_last_file_that_cannot_be_read_does_not_end_the_log(
+    one_range: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units behind it say how the file ends; the disk's own words are never what a caller gets."""
+    path = _segments(one_range)[-1]
+    last_unit, size = max(_starts(one_range)) - int(path.name), path.stat().st_size
+    pread, bad = os.pread, 0
+
+    def failing(descriptor: int, count: int, at: int) -> bytes:
+        if os.fstat(descriptor).st_ino == path.stat().st_ino and at <= bad < at + count:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(descriptor, count, at)
+
+    monkeypatch.setattr(recovery, "_PAGE_BYTES", 16)
+    monkeypatch.setattr(os, "pread", failing)
+    opened = 0
+    for bad in range(0, size, 29):
+        try:
+            log = _open(one_range, keeps_damage=True)
+        except CorruptionError:
+            assert bad >= last_unit - 16
+            continue
+        opened += 1
+        assert log.end == int(path.name) + size
+        log.close()
+    assert opened
 
 
 def test_a_record_that_cannot_be_read_and_has_no_sum_is_damage_up_to_the_floor(
