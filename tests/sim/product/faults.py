@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 NEWEST = 30  # records of a topic of which one rots
-BACK_BYTES = (1, 300, 1_000, 3_000, 10_000)  # before the end of what is confirmed
+BACK_BYTES = (3_000, 5_000, 10_000)  # of the end; a rotten last record is for a person to judge
 UNREADABLE = 0.3  # of records that rot
 LONELY_MS = 400  # less than any member waits before it calls another one gone
 
