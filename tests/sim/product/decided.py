@@ -2,7 +2,7 @@
 
 Each decision of an operator that is made again from the record is the same, to the letter, by the
 planner that made it; none was too strange to be written down; and no secret of the cluster is in
-the record. Each step of a controller that is taken again has the same outcome.
+the record. Each step of a controller or a replica that is taken again has the same outcome.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
-from gantry_controller.decisions.files import steps_of, written_file
-from gantry_controller.decisions.replay import fingerprint, retaken
+from gantry_broker.decisions.replay import REPLICA
+from gantry_controller.decisions.replay import RAFT
 from gantry_operator.decisions.recorder import written
 from gantry_operator.decisions.replay import recording_of, replayed
+from gantry_protocol.steps.files import steps_of, written_file
+from gantry_protocol.steps.replay import retaken
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from random import Random
 
     from gantry_operator.decisions.recorder import Decision
     from gantry_operator.decisions.serving import Decisions
+    from gantry_protocol.steps.replay import CoreKind
+    from gantry_protocol.steps.ring import StepRing
     from sim.product.cluster import Cluster
     from sim.product.operated import OperatedCluster
 
+RETAKEN_SHARE = 0.25  # to take the steps of a broker again takes seconds
 SECRET_MIN = 8  # bytes; what is shorter may stand anywhere
 
 
@@ -86,11 +91,36 @@ def judge_steps(cluster: Cluster, rng: Random) -> None:
     controller = cluster.controller_of(node)
     if controller is None:
         raise Violation(f"steps: {node.name} does not run")
-    ring = controller.node.steps
-    if ring.ended:
-        raise Violation(f"steps: {node.name} does not record any more: {ring.ended}")
-    data = written_file(ring.held(), process=node.name, version="simulated", code=fingerprint())
-    for outcome in retaken(steps_of(data, node.name), node.name):
+    _judge_rings(cluster, RAFT, {"": controller.node.steps}, node.name)
+
+
+def judge_replica_steps(cluster: Cluster, rng: Random) -> None:
+    """The same of all groups of one broker, in one run of some."""
+    if not cluster.brokers or rng.random() >= RETAKEN_SHARE:
+        return
+    node = rng.choice(cluster.brokers)
+    group = cluster.group_of(node)
+    if group is not None:
+        _judge_rings(cluster, REPLICA, group._shared.rings.by_group, node.name)
+
+
+def _judge_rings(
+    cluster: Cluster, machine: CoreKind, rings: Mapping[str, StepRing], name: str
+) -> None:
+    held = {}
+    for of, ring in rings.items():
+        if ring.ended:
+            raise Violation(f"steps: {name} does not record any more: {ring.ended}")
+        held[of] = ring.held()
+    data = written_file(
+        held,
+        machine.plain,
+        core=machine.core,
+        process=name,
+        version="simulated",
+        code=machine.fingerprint(),
+    )
+    for outcome in retaken(machine, steps_of(data, name), name):
         if outcome.difference is not None:
-            raise Violation(f"steps: {node.name} takes another one: {outcome.difference}")
+            raise Violation(f"steps: {name} takes another one: {outcome.difference}")
         cluster.world.count("stretches-again")

@@ -32,7 +32,7 @@ from sim.product.collector import ENDPOINT, Collected
 from sim.product.commits import Commits
 from sim.product.consents import Consents
 from sim.product.damages import Damages
-from sim.product.decided import judge_steps
+from sim.product.decided import judge_replica_steps, judge_steps
 from sim.product.everywhere import Everywhere
 from sim.product.growing import Growing
 from sim.product.keyless import Keyless
@@ -178,6 +178,7 @@ class ProductRun:
         for load in loads:
             load.judge()
         watch.logs.judge()
+        judge_replica_steps(cluster, self.world.stream("steps"))
         verify(cluster)
 
     def disturb(self) -> None:
