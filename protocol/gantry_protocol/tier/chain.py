@@ -1,7 +1,8 @@
 """The state of a tier: the fold of its manifest versions, each checked against the one before it.
 
 Rules protected (``docs/tier-format.md``): versions follow each other without a hole and know their
-predecessor (T1); at most one claim per pair, and only the newest claim's pair appends (T9); the end
+predecessor (T1); at most one claim per pair, and only the newest claim's pair appends (T9); a take
+is a claim far above the others, so that no epoch of two groups is the same (T9); the end
 never falls (T2); packs lie end to end (T3), so with the key's own offsets no key is added twice
 (T11); the lineage rises and says what each entry says (H2).
 
@@ -23,10 +24,15 @@ from gantry_protocol.tier.manifests import (
     Claim,
     PackEntry,
     Tail,
+    Take,
     Version,
     seal,
 )
 from gantry_protocol.types import Epoch, EpochEntry, Offset
+
+TAKE_EPOCHS = 10_000
+"""By how much a take is above the newest epoch in the chain. The former group may have had masters
+since, that committed nothing; what they wrote must not pass for what the new group writes."""
 
 
 class ChainState(msgspec.Struct, frozen=True):
@@ -44,6 +50,9 @@ class ChainState(msgspec.Struct, frozen=True):
         packs: all entries that are known, by offset; they cover [first, end) exactly.
         base: the newest version that was gone when the fold began; 0 when none was.
         base_end: where the tier ended by that version; 0 when none was gone.
+        taker: the group that took the chain last; empty before the first take, and where that may
+            be gone with the oldest versions.
+        taken_v: the version of that take; 0 without one.
     """
 
     shard: str
@@ -59,6 +68,13 @@ class ChainState(msgspec.Struct, frozen=True):
     packs: tuple[PackEntry, ...] = ()
     base: int = 0
     base_end: int = 0
+    taker: str = ""
+    taken_v: int = 0
+
+    @property
+    def owner(self) -> str:
+        """The uid of the group whose masters may claim; empty when it is not known any more."""
+        return self.taker or ("" if self.base else self.shard)
 
     @property
     def first(self) -> int:
@@ -168,6 +184,35 @@ def claim(
     )
 
 
+def take(state: ChainState, *, owner: str, writer: str, nonce: str, at_ms: int) -> Take:
+    """The version with which another group takes the chain over.
+
+    Args:
+        state: the head, as read; not the empty one.
+        owner: uid of that group.
+        writer: its broker, for people.
+        nonce: new for this attempt.
+        at_ms: the clock, for people.
+    """
+    assert state.v
+    return seal(
+        Take(
+            shard=state.shard,
+            v=state.v + 1,
+            prev_crc=state.crc,
+            epoch=state.pair.epoch + TAKE_EPOCHS,
+            inc=0,
+            writer=writer,
+            nonce=nonce,
+            at_ms=at_ms,
+            start=state.start,
+            end=state.end,
+            tail=state.tail,
+            owner=owner,
+        )
+    )
+
+
 def append(
     state: ChainState,
     packs: Sequence[PackEntry],
@@ -220,6 +265,9 @@ def _after(state: ChainState, version: Version) -> ChainState:
     if isinstance(version, Claim):
         _check_claim(state, version)
         lineage = state.lineage
+        if isinstance(version, Take):
+            _check_take(state, version)
+            state = msgspec.structs.replace(state, taker=version.owner, taken_v=version.v)
     else:
         _check_append(state, version)
         lineage = _longer_lineage(state, version)
@@ -281,6 +329,18 @@ def _check_claim(state: ChainState, version: Claim) -> None:
         (version.start, version.end) == (state.start, state.end),
         f"a claim changes [{state.start}, {state.end}) to [{version.start}, {version.end})",
     )
+
+
+def _check_take(state: ChainState, version: Take) -> None:
+    _require(version, "T9", state.v > 0, "nobody takes a tier that is empty")
+    _require(
+        version,
+        "T9",
+        version.epoch >= state.pair.epoch + TAKE_EPOCHS,
+        f"it takes the tier in epoch {version.epoch}, the newest claim is of {state.pair.epoch}: "
+        f"less than {TAKE_EPOCHS} above it",
+    )
+    _require(version, "T9", version.owner != state.owner, f"{version.owner} owns the tier already")
 
 
 def _check_append(state: ChainState, version: Append) -> None:

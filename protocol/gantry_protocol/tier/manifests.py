@@ -87,6 +87,16 @@ class Claim(_Version, frozen=True, forbid_unknown_fields=True, kw_only=True, tag
     """A new master takes the chain: from here on nobody with a lower pair can commit."""
 
 
+class Take(Claim, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="take"):
+    """A claim by another group: from here on only its masters may claim.
+
+    Attributes:
+        owner: the uid of that group. Before the first take it is the shard.
+    """
+
+    owner: Label
+
+
 class Append(_Version, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="append"):
     """Packs that continue the tier at its end."""
 
@@ -94,7 +104,7 @@ class Append(_Version, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
     add: Annotated[list[PackEntry], msgspec.Meta(min_length=1, max_length=MAX_ADDED)]
 
 
-Version: TypeAlias = Claim | Append
+Version: TypeAlias = Claim | Take | Append
 
 
 class Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -115,11 +125,12 @@ class _Probe(msgspec.Struct):
     op: str | None = None
 
 
-_Sealed = TypeVar("_Sealed", Claim, Append, Version, Owner)
+_Sealed = TypeVar("_Sealed", Claim, Take, Append, Version, Owner)
 _PROBE = msgspec.json.Decoder(_Probe)
 _VERSION: msgspec.json.Decoder[Version] = msgspec.json.Decoder(Version)
 _OWNER = msgspec.json.Decoder(Owner)
 _ENCODER = msgspec.json.Encoder(order="sorted")
+_OPERATIONS = ("claim", "take", "append")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
@@ -183,7 +194,7 @@ def _decode(
             raise NewerObject(
                 key, 0, f"it has format {probe.format}, this version reads format {FORMAT}"
             )
-        if operation is not None and probe.op not in ("claim", "append"):
+        if operation is not None and probe.op not in _OPERATIONS:
             raise NewerObject(key, 0, f"this version knows no operation {str(probe.op)[:40]!r}")
         value = decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from gantry_protocol.tier.chain import (
+    TAKE_EPOCHS,
     ChainState,
     advance,
     append,
@@ -13,10 +14,20 @@ from gantry_protocol.tier.chain import (
     claim,
     empty,
     fold,
+    take,
 )
 from gantry_protocol.tier.damage import ChainError
 from gantry_protocol.tier.keys import Pair
-from gantry_protocol.tier.manifests import Append, PackEntry, Tail, Version, seal
+from gantry_protocol.tier.manifests import (
+    Append,
+    PackEntry,
+    Tail,
+    Take,
+    Version,
+    decode_version,
+    encode,
+    seal,
+)
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -260,3 +271,48 @@ def test_what_a_sound_writer_writes_folds_and_nothing_else_does(
     if missing < len(versions) - 1:
         with pytest.raises(ChainError, match=f"version {missing + 2}: T1"):
             fold(PLACE, rest)
+
+
+def taken(state: ChainState, owner: str = "new") -> Take:
+    return take(state, owner=owner, writer="w", nonce="1" * 32, at_ms=1)
+
+
+def test_the_shard_owns_its_chain_until_another_group_takes_it() -> None:
+    assert S2.owner == PLACE.uid
+    state = apply(S2, taken(S2))
+    assert (state.owner, state.taken_v, state.end, state.lineage) == ("new", 3, 300, S2.lineage)
+    state = apply(state, claimed(state, Pair(state.pair.epoch + 1, 1)))
+    assert (state.owner, state.taken_v, state.v) == ("new", 3, 4)
+    again = apply(state, taken(state, "third"))
+    assert (again.owner, again.taken_v) == ("third", 5)
+
+
+def test_who_owned_a_chain_whose_beginning_is_gone_is_not_known() -> None:
+    claim_of_later = claimed(S2, Pair(6, 1))
+    state = advance(before(empty(PLACE), claim_of_later), [claim_of_later])
+    assert state.owner == ""
+    assert apply(state, taken(state)).owner == "new"
+
+
+def test_a_take_is_read_as_it_was_written() -> None:
+    version = taken(S2)
+    assert decode_version(encode(version), PLACE, 3) == version
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"epoch": S2.pair.epoch + TAKE_EPOCHS - 1}, "less than 10000 above it"),
+        ({"owner": PLACE.uid}, "owns the tier already"),
+        ({"end": 400}, "a claim changes"),
+    ],
+)
+def test_a_take_that_breaks_a_rule_is_refused(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ChainError, match=reason):
+        apply(S2, seal(msgspec.structs.replace(taken(S2), **change)))
+
+
+def test_nobody_takes_an_empty_tier() -> None:
+    version = msgspec.structs.replace(taken(S2), v=1, prev_crc="0" * 8, start=0, end=0, tail=None)
+    with pytest.raises(ChainError, match="nobody takes a tier that is empty"):
+        apply(empty(PLACE), seal(version))
