@@ -34,6 +34,7 @@ from gantry_broker.member import administration
 from gantry_broker.member.group import ReplicationGroup
 from gantry_broker.member.local_view import LeavingGroup, StoreView
 from gantry_broker.member.options import GroupOptions, Watcher
+from gantry_broker.member.restoring import restore
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.remote.messages import Ping
 from gantry_broker.remote.serving import StoreServer
@@ -127,6 +128,7 @@ class HostedGroup(Watcher):
         self._anew: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._is_gated = False
+        self._doing = "reading its volume"
         self.begun_anew = 0
         self.rebuilt = 0
         self._rebuilt_s: list[float] = []  # when, lately
@@ -187,6 +189,8 @@ class HostedGroup(Watcher):
         """
         self._options = options = options if self._tuned is None else self._tuned
         self._shared = shared
+        if options.tier is not None and options.tier.owner:
+            await restore(options, options.tier, shared.tier_of(options.tier).reads, self._told)
         opening = asyncio.ensure_future(ReplicationGroup.open(options, shared))
         try:
             await asyncio.shield(opening)
@@ -210,6 +214,10 @@ class HostedGroup(Watcher):
         if not self._is_gated:
             self._is_gated = True
             stand_before(self.router, access)
+
+    def _told(self, doing: str) -> None:
+        """What the volume waits for, before it is read."""
+        self._doing = doing
 
     async def start(self) -> None:
         """Join the group; takes as long as it takes.
@@ -283,7 +291,7 @@ class HostedGroup(Watcher):
         """Whether clients may be sent here, and why not."""
         if self.failure.done():
             return False, f"failed: {self.failure.exception()}"
-        return (False, "reading its volume") if self.group is None else self.group.ready()
+        return (False, self._doing) if self.group is None else self.group.ready()
 
     @property
     def awaits_first_master(self) -> bool:

@@ -345,6 +345,8 @@ def _tier(settings: BrokerSettings, group: str) -> TierOptions | None:
         ),
         local_bytes=settings.tier_local_bytes,
         groups=len(settings.port_map),
+        owner=settings.tier_owner or "",
+        former=settings.tier_former_owner or uid,
     )
 
 

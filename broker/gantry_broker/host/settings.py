@@ -119,6 +119,14 @@ class BrokerSettings(
                 f"tier_shard has {len(self.tier_shard or '')} characters: with groups it may have "
                 f"{SHARED_UID_MAX_CHARS}, since each group's name comes behind it"
             )
+        if self.tier_owner is not None and (self.tier_url is None or self.hosts_many):
+            raise ValueError(
+                "tier_owner is set with groups: one group only can begin from a tier"
+                if self.hosts_many
+                else "tier_owner is set without tier_url: there is nothing to begin from"
+            )
+        if self.tier_former_owner is not None and self.tier_owner is None:
+            raise ValueError("tier_former_owner is set without tier_owner: nothing is taken over")
         if self.tier_local_bytes is not None and self.tier_url is None:
             raise ValueError("tier_local_bytes is set without tier_url: nothing would be kept")
         return self

@@ -33,6 +33,8 @@ class TierOptions(NamedTuple):
         limits: how much at once, how long to wait.
         local_bytes: how much of the confirmed log stays on the disk; None keeps everything.
         groups: how many share the process.
+        owner: uid of the group, where it takes the tier of another one over; empty for the place's.
+        former: uid of the group that owned the tier before; empty for the place's.
     """
 
     url: str
@@ -43,6 +45,8 @@ class TierOptions(NamedTuple):
     limits: TierLimits
     local_bytes: int | None = None
     groups: int = 1
+    owner: str = ""
+    former: str = ""
 
 
 def tier_place(cluster: str, uid: str) -> Shard:
@@ -88,7 +92,11 @@ def make_uploader(
 ) -> Uploader:
     """The uploader of one member; it asks the store nothing before a promotion."""
     role = UploadRole(
-        shard=options.place.uid, writer=writer, entropy=SystemEntropy(), limits=options.limits
+        shard=options.place.uid,
+        writer=writer,
+        entropy=SystemEntropy(),
+        limits=options.limits,
+        owner=options.owner,
     )
     calls = Calls(store, options.place, group, log, seen, line=line, room=room)
     return Uploader(role, calls, local, observer, failed)

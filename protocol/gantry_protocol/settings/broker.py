@@ -231,6 +231,18 @@ class TierSettings(Settings):
         description="uid of the broker group, its name in the tier. Of many groups in a process "
         "each one's name is this, a dot and its own name.",
     )
+    tier_owner: str | None = Field(
+        default=None,
+        max_length=63,
+        description="uid of the broker group, where tier_shard is that of one that is gone: an "
+        "empty volume is filled from that tier, and the group goes on in it. One group only.",
+    )
+    tier_former_owner: str | None = Field(
+        default=None,
+        max_length=63,
+        description="uid of the group that is gone, where that one had taken the tier over itself. "
+        "Not set: tier_shard.",
+    )
     tier_endpoint: str | None = Field(
         default=None,
         min_length=1,

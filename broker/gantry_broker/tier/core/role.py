@@ -11,7 +11,8 @@ local log at a time, so one pack in memory at most. The states::
     RECONCILING         it does not, see ``reconcile``           -> HALTED
     an active one       a call failed, its outcome is unknown    -> BACKOFF
     BACKOFF             timer: the head is read again            -> the state it came from
-    an active one       foreign, newer, damaged, a broken chain  -> HALTED
+    an active one       foreign, newer, damaged, a broken chain,
+                        the tier belongs to another group        -> HALTED
 
 Active are CLAIMING, RECONCILING, UPLOADING and BACKOFF; what is done in them is in ``session``.
 Rules protected here:
@@ -58,16 +59,25 @@ class UploadRole:
     """
 
     def __init__(
-        self, *, shard: str, writer: str, entropy: Entropy, limits: TierLimits = DEFAULT_LIMITS
+        self,
+        *,
+        shard: str,
+        writer: str,
+        entropy: Entropy,
+        limits: TierLimits = DEFAULT_LIMITS,
+        owner: str = "",
     ) -> None:
         """A role that waits for a promotion.
 
         Args:
-            shard: UID of the broker group.
+            shard: the group's name in the tier.
             writer: this broker, for people.
             entropy: nonces, chance and the date.
             limits: how much at once, how long to wait.
+            owner: uid of the broker group, where it took the tier of another one over; empty for
+                the shard.
         """
+        self._owner = owner or shard
         self.state = State.STANDBY
         self.own: Pair | None = None
         self.seen: Pair | None = None
@@ -166,6 +176,7 @@ class UploadRole:
             pair,
             local,
             self._chain,
+            owner=self._owner,
             writer=self._writer,
             entropy=self._entropy,
             limits=self._limits,

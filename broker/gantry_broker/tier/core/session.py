@@ -11,6 +11,7 @@ Rules protected:
   written once, and every author builds on the newest one he has read.
 * Nothing else is done while the outcome of a commit is unknown, and its bytes never change.
 * A pack's key is used for one attempt; a failed one is cut again under another nonce.
+* Nobody claims a tier that belongs to another group.
 
 Decisions are level-triggered: ``next`` looks at what is known and names the one call that is
 missing; ``take`` learns from the end of a call and says when the session cannot just go on.
@@ -30,6 +31,7 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.beginning import not_owned
 from gantry_broker.tier.core.commit import Commit, CommitStage
 from gantry_broker.tier.core.reconcile import mismatch
 from gantry_broker.tier.core.values import ChainHead, LocalLog, State, TierLimits
@@ -97,12 +99,14 @@ class UploadSession:
         local: LocalLog,
         chain: ChainState,
         *,
+        owner: str,
         writer: str,
         entropy: Entropy,
         limits: TierLimits,
         tickets: Iterator[int],
     ) -> None:
         """Begin with the head to be read."""
+        self._owner = owner
         self.pair = pair
         self.local = local
         self.chain = chain
@@ -180,6 +184,9 @@ class UploadSession:
         if self.commit is None and self._pack is not None:
             return self._store(self._pack)
         if self.commit is None and not self.claimed:
+            reason = not_owned(self.chain, self._owner)
+            if reason:
+                return Halt(reason)
             self.commit = Commit(self._claim())
         if self.commit is not None:
             return self._go_on(self.commit)

@@ -6,8 +6,10 @@ it is longer than what is asked for first.
 """
 
 import asyncio
+from itertools import pairwise
 
-from gantry_protocol.tier.damage import MissingObject, TruncatedObject
+import google_crc32c
+from gantry_protocol.tier.damage import DamagedObject, MissingObject, TruncatedObject
 from gantry_protocol.tier.footer import (
     TAIL_BYTES,
     Footer,
@@ -17,8 +19,11 @@ from gantry_protocol.tier.footer import (
 )
 from gantry_protocol.tier.keys import PackKey, Shard, parse_name
 from gantry_protocol.tier.manifests import PackEntry
+from gantry_protocol.tier.packs import rebuild_log
 
 from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S, Store
+
+PIECE_BYTES = 16 * 1024 * 1024  # of a pack that is read as a whole; each has a deadline of its own
 
 
 async def read_footer(
@@ -49,6 +54,36 @@ async def read_run(
         StoreError: there is no answer.
     """
     return await _range(store, place.key(footer.key), run.pos, run.length, timeout_s)
+
+
+async def read_log(
+    store: Store, place: Shard, entry: PackEntry, *, timeout_s: float = DATA_TIMEOUT_S
+) -> list[bytes]:
+    """The log's bytes [entry.lo, entry.hi), after every byte of the pack was checked.
+
+    Returns:
+        Whole units, in one part for each of the log's files.
+
+    Raises:
+        TierObjectError: the pack is missing, or is not what was committed.
+        StoreError: there is no answer.
+    """
+    key, name = _names(place, entry)
+    data = bytearray()
+    while len(data) < entry.size:
+        left = min(PIECE_BYTES, entry.size - len(data))
+        data += await _range(store, name, len(data), left, timeout_s)
+    return await asyncio.to_thread(_checked_log, bytes(data), place, key, entry)
+
+
+def _checked_log(data: bytes, place: Shard, key: PackKey, entry: PackEntry) -> list[bytes]:
+    log = rebuild_log(data, place, key)
+    crc = f"{google_crc32c.value(data):08x}"
+    if crc != entry.crc:
+        raise DamagedObject(place.key(key), 0, f"its sum is {crc}, {entry.crc} was committed")
+    blanks = decode_footer(data, len(data), place, key).blanks
+    cuts = [0, *(offset + length - entry.lo for offset, length in blanks), len(log)]
+    return [log[begin:end] for begin, end in pairwise(cuts) if begin < end]
 
 
 def _names(place: Shard, entry: PackEntry) -> tuple[PackKey, str]:

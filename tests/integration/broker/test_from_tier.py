@@ -1,0 +1,85 @@
+"""A group whose brokers, volumes and controllers are gone begins again from its tier."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.records import decode_record
+from gantry_protocol.tier.chain import TAKE_EPOCHS
+from support.broker_cluster import TOPIC, bodies, eventually, pull_command, send_command
+from support.from_tier import GroupFromTier
+from support.tiered_cluster import UID, TieredCluster
+
+
+def commit_command(offset: int) -> RemotingCommand:
+    ext = {"consumerGroup": "g", "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+    return request(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+
+
+def committed_command() -> RemotingCommand:
+    ext = {"consumerGroup": "g", "topic": TOPIC, "queueId": "0"}
+    return request(RequestCode.QUERY_CONSUMER_OFFSET, ext)
+
+
+async def send(cluster: TieredCluster, first: int, last: int) -> list[bytes]:
+    client = await cluster.client(cluster.master)
+    texts = [b"%d" % number for number in range(first, last)]
+    for text in texts:
+        assert (await client.call(send_command(text))).code == 0
+    return texts
+
+
+async def readable(cluster: TieredCluster) -> list[tuple[int, bytes]]:
+    """All messages of the queue with their offsets."""
+    client = await cluster.client(cluster.master)
+    found: list[tuple[int, bytes]] = []
+    while True:
+        answer = await client.call(pull_command(len(found)))
+        more = bodies(answer)
+        if not more:
+            return found
+        first = decode_record(answer.body, 0).queue_offset
+        found += [(first + place, body) for place, body in enumerate(more)]
+
+
+async def lost_group(directory: Path) -> tuple[list[bytes], Path]:
+    """A group that wrote, uploaded all of it, and is gone with its volumes; what was sent."""
+    (directory / "old").mkdir()
+    async with TieredCluster(directory / "old") as cluster:
+        sent = await send(cluster, 0, 200)
+        client = await cluster.client(cluster.master)
+        assert (await client.call(commit_command(120))).code == 0
+        await cluster.master.stop()  # what consumers committed is written now, and nothing more
+        cluster.brokers = {
+            number: one for number, one in cluster.brokers.items() if not one.task.done()
+        }
+        await eventually(
+            lambda: any(one.is_master for one in cluster.brokers.values()), "another one takes over"
+        )
+        await eventually(cluster.caught_up, "everything confirmed is in the tier")
+        bucket = directory / "bucket"
+    shutil.move(directory / "old" / "bucket", bucket)
+    shutil.rmtree(directory / "old")
+    return sent, bucket
+
+
+async def test_everything_up_to_the_end_of_the_tier_is_there_again(tmp_path: Path) -> None:
+    sent, bucket = await lost_group(tmp_path)
+    async with GroupFromTier(tmp_path / "new", bucket) as cluster:
+        copied = cluster.chain()
+        assert await readable(cluster) == list(enumerate(sent))
+        client = await cluster.client(cluster.master)
+        answer = await client.call(committed_command())
+        assert answer.ext["offset"] == "120"
+        more = await send(cluster, 200, 260)
+        await eventually(cluster.caught_up, "what came since is in the tier, too")
+        assert await readable(cluster) == list(enumerate(sent + more))
+        chain = cluster.chain()
+        assert (chain.owner, chain.shard) == ("new", UID)
+        assert chain.packs[: len(copied.packs)] == copied.packs
+        assert chain.pair.epoch > copied.pair.epoch - 1 >= TAKE_EPOCHS
+        log = cluster.master.group.store.log
+        assert cluster.tiered_log() == log.read(log.log_start, log.end)
