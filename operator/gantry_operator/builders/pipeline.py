@@ -12,7 +12,7 @@ from gantry_operator import names
 from gantry_operator.builders import template
 from gantry_operator.builders.meta import Manifest, owned, sealed
 from gantry_operator.builders.pods import value
-from gantry_operator.builders.tier import tier_keys
+from gantry_operator.builders.tier import place_of, tier_keys
 
 if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup
@@ -130,7 +130,7 @@ def _container(group: BrokerGroup, audit: Audit, tier: Tier, image: str) -> Mani
         "command": [
             *command,
             *("--cluster", group.spec.controller_ref.name),
-            *("--shard", group.metadata.uid),
+            *("--shard", place_of(group)),
         ],
         "env": _env(tier),
         # What was found is also in the pod's status: kubectl describe shows it.

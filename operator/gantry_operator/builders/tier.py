@@ -29,7 +29,23 @@ def tier_env(group: BrokerGroup) -> tuple[Manifest, ...]:
     tier = group.spec.tier
     if tier is None:
         return ()
-    return pods.settings({"tier_shard": group.metadata.uid} | _store_settings(tier))
+    return pods.settings(_place(group) | _store_settings(tier))
+
+
+def place_of(group: BrokerGroup) -> str:
+    """The group's name in the store: its uid, or the place that it took over."""
+    bootstrap = group.spec.bootstrap
+    return group.metadata.uid if bootstrap is None else bootstrap.from_tier.shard
+
+
+def _place(group: BrokerGroup) -> dict[str, str]:
+    settings = {"tier_shard": place_of(group)}
+    if group.spec.bootstrap is not None:
+        settings["tier_owner"] = group.metadata.uid
+        former = group.spec.bootstrap.from_tier.former_owner
+        if former is not None:
+            settings["tier_former_owner"] = former
+    return settings
 
 
 def front_tier_env(group: FrontGroup) -> tuple[Manifest, ...]:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Model, Resource, Rule
+from gantry_operator.models.bootstrap import BOOTSTRAP_RULES, Bootstrap
 from gantry_operator.models.broker_group_status import (
     BrokerGroupStatus,  # noqa: TC001 - pydantic reads it
 )
@@ -262,6 +263,14 @@ class BrokerGroupSpec(Model):
         ),
         json_schema_extra=NOT_NULLABLE,
     )
+    bootstrap: Bootstrap | None = Field(
+        default=None,
+        description=(
+            "The tier that a new group begins from. Volumes that hold something are left as they "
+            "are. Fixed at creation. Default none: the group begins empty."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     tls: TlsWish | None = Field(
         default=None,
         description=(
@@ -397,6 +406,7 @@ class BrokerGroupSpec(Model):
         SOMEBODY_SERVES,
         DISTINCT,
         *SHARD_RULES,
+        *BOOTSTRAP_RULES,
         NOT_FOR_SHARDS,
         *config_rules(),
     )

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from gantry_operator.models.base import Condition, Model
+from gantry_operator.models.bootstrap import BootstrapStatus  # noqa: TC001 - as below
 from gantry_operator.models.changes import ChangeStatus, FailoverStatus  # noqa: TC001 - as below
 from gantry_operator.models.listeners import BY_NAME, ListenerStatus
 from gantry_operator.models.operations import (  # noqa: TC001 - as below
@@ -196,6 +197,11 @@ class BrokerGroupStatus(Model):
     preferred_master: PreferredMasterStatus | None = Field(
         default=None,
         description="Why the master is where it is; absent without spec.preferredMaster.",
+        json_schema_extra=NOT_NULLABLE,
+    )
+    bootstrap: BootstrapStatus | None = Field(
+        default=None,
+        description="What came of spec.bootstrap; absent without it.",
         json_schema_extra=NOT_NULLABLE,
     )
     forget: ForgetStatus | None = Field(

@@ -43,7 +43,7 @@ _TABLE: Final = """
 | --- | --- | --- | --- | --- | --- |
 """
 _TYPES: Final = {int: "whole number", float: "number", str: "text"}
-_OPERATORS: Final = ("tier_shard", "tier_credentials_dir")
+_OPERATORS: Final = ("tier_shard", "tier_owner", "tier_former_owner", "tier_credentials_dir")
 """Given by the operator, which knows the group's uid and where it mounts a Secret."""
 
 

@@ -274,6 +274,15 @@ class EndDrain(Action, frozen=True, kw_only=True):
     group: str
 
 
+class AdoptCopies(Action, frozen=True, kw_only=True):
+    """Let the controllers elect one of these copies, which are of epochs that they never decided.
+
+    They refuse once they have elected anybody, and if other copies knock by now.
+    """
+
+    broker_ids: tuple[int, ...]
+
+
 class RetireGroup(Action, frozen=True, kw_only=True):
     """Let the controllers send nobody to a group whose resource goes; what it was is kept."""
 

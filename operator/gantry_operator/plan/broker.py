@@ -32,6 +32,7 @@ from gantry_operator.plan.approval import (
     pending_status,
     size_of,
 )
+from gantry_operator.plan.beginning import begin
 from gantry_operator.plan.broker_status import broker_status
 from gantry_operator.plan.broker_steps import PlanStep, rolling_update, scale_down, taking_in
 from gantry_operator.plan.changes import expected_gap_ms, last_change, last_failover
@@ -120,6 +121,7 @@ def plan_broker_group(
     actions = _for_clients(seen, groups)
     moved, step, growth = old_switchover, None, NOTHING
     forgotten = seen.previous.forget if seen.previous else None
+    begun = seen.previous.bootstrap if seen.previous else None
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
     awake = seen.group is not None and not seen.group.spec.hibernated
     if acting:
@@ -147,6 +149,8 @@ def plan_broker_group(
                 load.replicas,
             )
             step = step or striking
+        begun, adoptions = begin(groups[0] if groups else None, seen.group.spec, begun)
+        actions += adoptions if awake else []
         step = step or taking_in(actions, load)
         step = step or (shrinking(seen, seen.group, now) if awake else None) or growth.step
         for group in groups if step is None else ():
@@ -159,7 +163,13 @@ def plan_broker_group(
     preference = _preference(seen, load, moved, step, held, now, acts=acts)
     step = step or preference.step
     status = broker_status(seen, accepted, step, moved, now, held, grown=growth.extent)
-    status = status.model_copy(update={"forget": forgotten, "preferred_master": preference.status})
+    status = status.model_copy(
+        update={
+            "bootstrap": begun,
+            "forget": forgotten,
+            "preferred_master": preference.status,
+        }
+    )
     status = _proved(seen, status, step, now, announces=announces)
     if seen.group is not None and not isinstance(seen.view, Unreachable):
         drain = shrink_status(seen, seen.group, now, acts=acting and awake)

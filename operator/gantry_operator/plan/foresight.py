@@ -253,7 +253,7 @@ def _described(
                 for move in moves
             )
             yield Step("Move", f"Move {text}.", True, moves=moves, gap_ms=gap_ms)
-        case act.FenceMember() | act.UnfenceMember() | act.ForgetMember():
+        case act.FenceMember() | act.UnfenceMember() | act.ForgetMember() | act.AdoptCopies():
             yield _of_member(before, action)
         case act.ScaleDown():
             left = {pod.name for pod in before.pods} - {pod.name for pod in following.pods}
@@ -281,9 +281,12 @@ def _of_declaration(action: act.Declare) -> str:
 
 
 def _of_member(
-    before: Observed, action: act.FenceMember | act.UnfenceMember | act.ForgetMember
+    before: Observed,
+    action: act.FenceMember | act.UnfenceMember | act.ForgetMember | act.AdoptCopies,
 ) -> Step:
-    """A member is fenced, let in again, or struck from the record; sends go on."""
+    """A member is fenced, let in again, or struck from the record; or all begin from a tier."""
+    if isinstance(action, act.AdoptCopies):
+        return Step("Members", f"Elect one of {len(action.broker_ids)} copies of the tier.")
     group = next((one for one in _groups(before) if one.shard == action.group), None)
     members = group.view.members if group is not None else []
     member = next((one for one in members if one.broker_id == action.broker_id), None)

@@ -197,11 +197,8 @@ def _after_of_brokers(seen: BrokerObserved, action: act.Action, rolls: Rolls) ->
             return _shrunk(_applied(seen, action.manifest, rolls), action.manifest)
         case act.ReportGone():
             return _of_group(seen, action.group, lambda view: _gone(view, action.pod_uid))
-        case act.ForgetMember():
-            return _of_group(seen, action.group, lambda view: _without(view, {action.broker_id}))
-        case act.FenceMember() | act.UnfenceMember():
-            on = isinstance(action, act.FenceMember)
-            return _fenced(seen, action.group, action.broker_id, on=on)
+        case act.ForgetMember() | act.AdoptCopies() | act.FenceMember() | act.UnfenceMember():
+            return _after_of_members(seen, action)
         case act.LabelPod():
             pods = (replace(p, role=action.role) if p.uid == action.uid else p for p in seen.pods)
             return replace(seen, pods=tuple(pods))
@@ -212,6 +209,26 @@ def _after_of_brokers(seen: BrokerObserved, action: act.Action, rolls: Rolls) ->
             pods = (replace(p, files=text) if p.uid == uid else p for p in seen.pods)
             return replace(seen, pods=tuple(pods))
     return seen
+
+
+def _after_of_members(
+    seen: BrokerObserved,
+    action: act.ForgetMember | act.AdoptCopies | act.FenceMember | act.UnfenceMember,
+) -> BrokerObserved:
+    if isinstance(action, act.AdoptCopies):
+        return _of_group(seen, "", _adopted)
+    if isinstance(action, act.ForgetMember):
+        return _of_group(seen, action.group, lambda view: _without(view, {action.broker_id}))
+    on = isinstance(action, act.FenceMember)
+    return _fenced(seen, action.group, action.broker_id, on=on)
+
+
+def _adopted(view: Any) -> Any:
+    """The view once no copy is refused any more; whom they elect is not supposed."""
+    if not isinstance(view, GroupView):
+        return view
+    members = [member.model_copy(update={"refused": False}) for member in view.members]
+    return view.model_copy(update={"members": members})
 
 
 def _with_views(seen: BrokerObserved, change: Callable[[str, Any], Any]) -> BrokerObserved:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
+from gantry_protocol.admin import GroupView
 from gantry_protocol.process import log
 
 from gantry_operator import names
@@ -77,6 +78,7 @@ _UNHEARD = (
     act.UnfenceMember,
     act.RetireGroup,
     act.ForgetMember,
+    act.AdoptCopies,
     act.EndDrain,
     act.ChangeMembers,
 )
@@ -291,7 +293,13 @@ class Applier:
                 )
             case act.ForgetGroup(uid=uid, group=group):
                 await self._admin(key, seen).forget(group or key.name, uid)
-            case act.RetireGroup() | act.ForgetMember() | act.DrainGroup() | act.EndDrain():
+            case (
+                act.RetireGroup()
+                | act.ForgetMember()
+                | act.DrainGroup()
+                | act.EndDrain()
+                | act.AdoptCopies()
+            ):
                 await self._take_off_record(key, seen, action, outcome)
             case act.LabelPod() | act.RouteTraffic() | act.RenewFiles():
                 outcome.again |= await self._label(key, action)
@@ -306,14 +314,19 @@ class Applier:
         self,
         key: Key,
         seen: Observed,
-        action: act.RetireGroup | act.ForgetMember | act.DrainGroup | act.EndDrain,
+        action: act.RetireGroup
+        | act.ForgetMember
+        | act.DrainGroup
+        | act.EndDrain
+        | act.AdoptCopies,
         outcome: ApplyOutcome,
     ) -> None:
         """Nothing waits for it: what the controllers refuse is asked for again, or is well so."""
         if await self._are_pods_kept(key, seen):
             outcome.again = True
             return
-        admin, name = self._admin(key, seen), action.group or key.name
+        admin = self._admin(key, seen)
+        name = key.name if isinstance(action, act.AdoptCopies) else action.group or key.name
         try:
             if isinstance(action, act.RetireGroup):
                 await admin.retire(name, action.uid)
@@ -321,6 +334,11 @@ class Applier:
                 await _drain(admin, name, action, outcome)
             elif isinstance(action, act.EndDrain):
                 await admin.end_drain(name)
+            elif isinstance(action, act.AdoptCopies):
+                assert isinstance(seen, BrokerObserved)
+                assert isinstance(seen.view, GroupView), "the plan was made of it"
+                copies = list(action.broker_ids)
+                await admin.adopt(seen.view, copies, accept_missing=False)
             else:
                 await admin.forget_member(name, action.broker_id, action.incarnation)
         except AdminRefusedError as error:

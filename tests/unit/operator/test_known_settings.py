@@ -23,6 +23,7 @@ from gantry_operator.models.known_settings import (
 )
 from gantry_operator.models.parts import FAMILIES, RESERVED_SETTINGS
 from gantry_operator.models.retention import Retention
+from gantry_operator.models.settings_page import _OPERATORS
 from gantry_protocol.process.config import Settings
 from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings
 from pydantic.fields import FieldInfo
@@ -70,7 +71,7 @@ def test_a_setting_is_defined_where_the_operator_sees_it(
 def test_a_field_of_a_spec_that_is_a_setting_says_what_the_setting_says() -> None:
     """No range and no text of its own; a range may be narrower, and `url` tells of Secrets."""
     fields = dict(leaves(BrokerGroupSpec))
-    given = set(FIELDS) - {"tier_shard", "tier_credentials_dir"}
+    given = set(FIELDS) - set(_OPERATORS)
     assert given <= set(fields)
     for name in given:
         setting, limits = FIELDS[name], limits_of(fields[name])

@@ -48,7 +48,9 @@ class Tier:
     def __init__(self, directory: Path, *, from_file: int = 0, with_state: bool = False) -> None:
         former = stores.open_store(directory)
         for number in range(300):
-            stores.put(former, stores.message(body=b"%4d" % number * 100, queue_id=number % 3, tag="t"))
+            stores.put(
+                former, stores.message(body=b"%4d" % number * 100, queue_id=number % 3, tag="t")
+            )
         if with_state:
             stores.confirm(former)
             stores.put(former, *(former.state_records() or ()))
@@ -108,9 +110,7 @@ class Tier:
     @property
     def packs(self) -> list[str]:
         return sorted(
-            key
-            for key in self.store.objects
-            if isinstance(parse_key(PLACE, key), PackKey)
+            key for key in self.store.objects if isinstance(parse_key(PLACE, key), PackKey)
         )
 
 
