@@ -126,10 +126,16 @@ class Harness:
         asked: every call so far.
     """
 
-    def __init__(self, bucket: Bucket | None = None, *, seed: int = 0, size: int = 1_000) -> None:
+    def __init__(
+        self, bucket: Bucket | None = None, *, seed: int = 0, size: int = 1_000, owner: str = ""
+    ) -> None:
         self.bucket = Bucket() if bucket is None else bucket
         self.role = UploadRole(
-            shard=PLACE.uid, writer=f"broker-{seed}", entropy=Numbers(seed << 64), limits=LIMITS
+            shard=PLACE.uid,
+            writer=f"broker-{seed}",
+            entropy=Numbers(seed << 64),
+            limits=LIMITS,
+            owner=owner,
         )
         self.log = log_bytes(size)
         self.now_ms = 0

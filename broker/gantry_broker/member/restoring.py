@@ -34,7 +34,7 @@ from gantry_broker.member import lineage_file
 from gantry_broker.member.options import GroupOptions
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import Lineage, StoredState
-from gantry_broker.tier.core.beginning import Copy, Follow, Refuse, Take, beginning
+from gantry_broker.tier.core.beginning import BeginEmpty, CannotBegin, CopyTier, TakeTier, beginning
 from gantry_broker.tier.options import TierOptions
 from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.stores.contract import Store, StoreError
@@ -129,15 +129,15 @@ class Restoring:
         await self._read_chain()
         tier = self._tier
         match beginning(self._chain, owner=tier.owner, former=tier.former):
-            case Refuse(reason=reason):
+            case CannotBegin(reason=reason):
                 raise RestoreError(reason)
-            case Take():
+            case TakeTier():
                 await self._take()
                 return False
-            case Follow():
+            case BeginEmpty():
                 await asyncio.to_thread(shutil.rmtree, self._staged, ignore_errors=True)
                 return True
-            case Copy():
+            case CopyTier():
                 await self._copy()
                 return True
 

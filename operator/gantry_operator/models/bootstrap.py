@@ -26,13 +26,13 @@ class FromTier(Model):
 
 
 class Bootstrap(Model):
-    """What empty volumes of a new group are filled with."""
+    """The source of what empty volumes of a new group are filled with."""
 
     from_tier: FromTier = Field(description="The tier of a group that is gone.")
 
 
 class BootstrapStatus(Model):
-    """What came of `spec.bootstrap`."""
+    """The outcome of `spec.bootstrap`."""
 
     state: Literal["InProgress", "Completed"] = Field(
         description="Completed is final: nothing is read from spec.bootstrap but the place."

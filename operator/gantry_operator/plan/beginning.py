@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroupSpec
     from gantry_operator.plan.members import ObservedGroup
 
-Beginning = tuple[BootstrapStatus | None, list[AdoptCopies]]
+Begun = tuple[BootstrapStatus | None, list[AdoptCopies]]
 DONE = "The group began from the tier."
 
 
-def begin(
-    group: ObservedGroup | None, spec: BrokerGroupSpec, old: BootstrapStatus | None
-) -> Beginning:
+def begin(group: ObservedGroup | None, spec: BrokerGroupSpec, old: BootstrapStatus | None) -> Begun:
     """Rule: as many copies as replicas are adopted; see the module.
 
     Args:
@@ -38,8 +36,15 @@ def begin(
         return old, []
     if group is None:
         return old or _waiting("The controllers do not know the group yet."), []
-    if group.view.master_broker_id is not None:
+    master = group.master()
+    if master is not None and master.alive:
         return BootstrapStatus(state="Completed", message=DONE), []
+    if group.view.master_broker_id is not None:
+        return _waiting(
+            f"The controllers remember masters of {group.view.name}. If they were the former "
+            f"group's, delete this BrokerGroup, end that record (gantry forget "
+            f"{group.view.name}), and create it again."
+        ), []
     copies = sorted(member.broker_id for member in group.view.members if member.refused)
     if len(copies) < spec.replicas:
         return _waiting(

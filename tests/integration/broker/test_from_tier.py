@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from gantry_broker.tier.core.values import State
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.records import decode_record
@@ -73,7 +74,7 @@ async def test_everything_up_to_the_end_of_the_tier_is_there_again(tmp_path: Pat
         assert await readable(cluster) == list(enumerate(sent))
         client = await cluster.client(cluster.master)
         answer = await client.call(committed_command())
-        assert answer.ext["offset"] == "120"
+        assert (answer.ext or {})["offset"] == "120"
         more = await send(cluster, 200, 260)
         await eventually(cluster.caught_up, "what came since is in the tier, too")
         assert await readable(cluster) == list(enumerate(sent + more))
@@ -83,3 +84,49 @@ async def test_everything_up_to_the_end_of_the_tier_is_there_again(tmp_path: Pat
         assert chain.pair.epoch > copied.pair.epoch - 1 >= TAKE_EPOCHS
         log = cluster.master.group.store.log
         assert cluster.tiered_log() == log.read(log.log_start, log.end)
+
+
+async def test_a_former_group_that_still_lives_uploads_no_more(tmp_path: Path) -> None:
+    """It serves on; neither its master nor the next one changes what the new group has."""
+    (tmp_path / "old").mkdir()
+    async with TieredCluster(tmp_path / "old") as old:
+        sent = await send(old, 0, 50)
+        await eventually(old.caught_up, "everything confirmed is in the tier")
+        async with GroupFromTier(tmp_path / "new", old.bucket) as new:
+            more = await send(new, 50, 80)
+            await send(old, 100, 120)
+            await eventually(new.caught_up, "the new group uploads")
+            await eventually(
+                lambda: old.uploader.status.state is State.FENCED, "the former master is fenced"
+            )
+            former = old.master
+            await former.stop()
+            del old.brokers[old.number_of(former)]
+            await old.settled()
+            await eventually(
+                lambda: old.uploader.status.state is State.FENCED, "and so is its successor"
+            )
+            await send(old, 120, 130)
+            more += await send(new, 80, 90)
+            await eventually(new.caught_up, "the new group goes on")
+            assert await readable(new) == list(enumerate(sent + more))
+            log = new.master.group.store.log
+            assert new.tiered_log() == log.read(log.log_start, log.end)
+
+
+async def test_a_second_group_is_refused(tmp_path: Path) -> None:
+    _, bucket = await lost_group(tmp_path)
+    async with GroupFromTier(tmp_path / "new", bucket) as first:
+        chain = first.chain()
+        second = GroupFromTier(tmp_path / "second", bucket, "second")
+        second.awaits_copies = False
+        async with second:
+            await eventually(
+                lambda: all(
+                    "belongs to group new" in broker.member.ready()[1]
+                    for broker in second.brokers.values()
+                ),
+                "all of its brokers say why they wait",
+            )
+            assert not second.controller.group.master_id
+        assert (first.chain().owner, first.chain().taken_v) == ("new", chain.taken_v)

@@ -91,6 +91,15 @@ def test_the_word_counts_for_the_beginning_only() -> None:
     assert outcome(refused_later)[0] == "Completed"
 
 
+def test_what_the_controllers_remember_of_a_former_group_is_ended_by_a_person() -> None:
+    dead = member(1, alive=False)
+    seen = broker_world(brokers(**FROM), known=view(dead, *copies(2, 3, 4)[1:], master_broker_id=1))
+    assert adopted(seen) == []
+    state, message = outcome(seen)
+    assert state == "InProgress"
+    assert "gantry forget orders" in message
+
+
 def test_copies_of_a_group_that_was_to_begin_empty_are_a_persons_matter() -> None:
     seen = beginning(1, 2, 3, bootstrap=None)
     assert adopted(seen) == []

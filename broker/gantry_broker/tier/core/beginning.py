@@ -1,4 +1,4 @@
-"""Whether a tier may be written by a group, and whether an empty member begins with it; pure.
+"""The owner of a tier, and the beginning of an empty member with it; pure.
 
 A group that was created from the tier of one that is gone goes on in that tier. Rules protected:
 
@@ -15,25 +15,25 @@ import msgspec
 from gantry_protocol.tier.chain import ChainState
 
 
-class Take(msgspec.Struct, frozen=True):
+class TakeTier(msgspec.Struct, frozen=True):
     """Take the tier over, and look again."""
 
 
-class Copy(msgspec.Struct, frozen=True):
+class CopyTier(msgspec.Struct, frozen=True):
     """The tier is the group's, and its end is final: copy all of it."""
 
 
-class Follow(msgspec.Struct, frozen=True):
+class BeginEmpty(msgspec.Struct, frozen=True):
     """A master of the group has claimed the tier since: begin empty, it fills this member."""
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class CannotBegin(msgspec.Struct, frozen=True):
     """A person must look; ``reason`` is a clause."""
 
     reason: str
 
 
-Beginning = Take | Copy | Follow | Refuse
+Beginning = TakeTier | CopyTier | BeginEmpty | CannotBegin
 
 
 def not_owned(chain: ChainState, owner: str) -> str:
@@ -58,17 +58,17 @@ def beginning(chain: ChainState, *, owner: str, former: str) -> Beginning:
         former: uid of the group that is gone.
     """
     if chain.v == 0 or chain.end == chain.start:
-        return Refuse(f"the tier at shard {chain.shard} holds nothing")
+        return CannotBegin(f"the tier at shard {chain.shard} holds nothing")
     if chain.base:
-        return Refuse(
+        return CannotBegin(
             f"versions up to {chain.base} of the manifest at shard {chain.shard} are gone, and "
             f"what was below offset {chain.first} with them: restore them"
         )
     if chain.owner == owner:
-        return Copy() if chain.v == chain.taken_v else Follow()
+        return CopyTier() if chain.v == chain.taken_v else BeginEmpty()
     if chain.owner == former:
-        return Take()
-    return Refuse(
+        return TakeTier()
+    return CannotBegin(
         f"the tier at shard {chain.shard} belongs to group {chain.owner}, not to {former}, which "
         f"it was to be taken from"
     )

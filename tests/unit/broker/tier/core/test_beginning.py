@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from gantry_broker.tier.core.beginning import Copy, Follow, Refuse, Take, beginning, not_owned
+from gantry_broker.tier.core.beginning import (
+    BeginEmpty,
+    CannotBegin,
+    CopyTier,
+    TakeTier,
+    beginning,
+    not_owned,
+)
 from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.tier.keys import Pair
 
@@ -16,10 +23,10 @@ LIVED = msgspec.structs.replace(TAKEN, v=9, pair=Pair(10_004, 1), end=200)
 @pytest.mark.parametrize(
     ("chain", "owner", "former", "wanted"),
     [
-        pytest.param(OLD, "new", "old", Take(), id="of-the-former"),
-        pytest.param(TAKEN, "new", "old", Copy(), id="taken-by-us"),
-        pytest.param(LIVED, "new", "old", Follow(), id="our-master-has-claimed"),
-        pytest.param(LIVED, "third", "new", Take(), id="taken-again"),
+        pytest.param(OLD, "new", "old", TakeTier(), id="of-the-former"),
+        pytest.param(TAKEN, "new", "old", CopyTier(), id="taken-by-us"),
+        pytest.param(LIVED, "new", "old", BeginEmpty(), id="our-master-has-claimed"),
+        pytest.param(LIVED, "third", "new", TakeTier(), id="taken-again"),
     ],
 )
 def test_an_empty_member(chain: ChainState, owner: str, former: str, wanted: object) -> None:
@@ -42,7 +49,7 @@ def test_an_empty_member(chain: ChainState, owner: str, former: str, wanted: obj
 )
 def test_refusals(chain: ChainState, reason: str) -> None:
     found = beginning(chain, owner="third", former="old")
-    assert isinstance(found, Refuse)
+    assert isinstance(found, CannotBegin)
     assert reason in found.reason
 
 

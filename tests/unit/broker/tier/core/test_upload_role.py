@@ -6,9 +6,9 @@ import pytest
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.values import ChainHead, State
-from gantry_protocol.tier.chain import advance, before, empty
+from gantry_protocol.tier.chain import TAKE_EPOCHS, advance, before, empty, take
 from gantry_protocol.tier.keys import Pair
-from gantry_protocol.tier.manifests import Append, Claim
+from gantry_protocol.tier.manifests import Append, Claim, encode
 from gantry_protocol.types import Offset
 from support.upload_harness import PLACE, Bucket, Harness, lineage, local
 
@@ -693,3 +693,58 @@ def test_progress_however_slow_is_no_reason_for_an_alarm() -> None:
         harness.answer()
     assert harness.now_ms > 20_000
     assert not harness.role.status.stalled
+
+
+# ---- a tier that another group took over
+
+
+def taken() -> Harness:
+    """As ``with_tier``, until another group takes the tier."""
+    harness = with_tier(90)
+    state = harness.bucket.state()
+    version = take(state, owner="new", writer="w", nonce="f" * 32, at_ms=1)
+    harness.bucket.versions[version.v] = encode(version)
+    return harness
+
+
+def test_a_take_fences_who_uploads() -> None:
+    harness = taken()
+    harness.advance(local(200))
+    harness.wait(1_000)
+    harness.run()
+    assert harness.role.state is State.FENCED
+    assert harness.bucket.state().owner == "new"
+
+
+@pytest.mark.parametrize("epoch", [TAKE_EPOCHS + 5, 3 * TAKE_EPOCHS])
+def test_no_later_master_of_the_former_group_claims(epoch: int) -> None:
+    bucket = taken().bucket
+    former = Harness(bucket, seed=7)
+    former.promote(epoch, local(90, who=lineage((1, 0), (epoch, 90))))
+    former.run()
+    assert former.role.state is State.HALTED
+    assert f"belongs to group new, not to {PLACE.uid}" in former.role.status.reason
+    assert bucket.state().v == max(bucket.versions) == bucket.state().taken_v
+
+
+def test_the_group_that_took_it_goes_on() -> None:
+    bucket = taken().bucket
+    epoch = bucket.state().pair.epoch + 1
+    new = Harness(bucket, seed=7, owner="new")
+    new.promote(epoch, local(90, who=lineage((1, 0), (epoch, 90))))
+    new.run()
+    assert new.role.state is State.UPLOADING
+    assert new.role.chain.end == 90
+
+
+def test_a_claim_that_lost_its_slot_to_a_take_is_not_made_again() -> None:
+    bucket = with_tier(90).bucket
+    former = Harness(bucket, seed=7)
+    epoch = 2 * TAKE_EPOCHS
+    former.promote(epoch, local(90, who=lineage((1, 0), (epoch, 90))))
+    former.run(until=fx.CreateVersion)
+    version = take(bucket.state(), owner="new", writer="w", nonce="f" * 32, at_ms=1)
+    bucket.versions[version.v] = encode(version)
+    former.run()
+    assert former.role.state is State.HALTED
+    assert bucket.state().taken_v == max(bucket.versions)
