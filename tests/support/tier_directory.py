@@ -65,6 +65,13 @@ class TierDirectory:
         )
         self.lineage.append(EpochEntry(Epoch(epoch), Offset(self.state.end)))
 
+    def take(self, owner: str) -> None:
+        """Another group takes the tier over; its first master is the one of the next epoch."""
+        at_ms = WRITTEN_MS + self.state.v * 1000
+        nonce = self.nonce()
+        self.commit(chain.take(self.state, owner=owner, writer="w", nonce=nonce, at_ms=at_ms))
+        self.claim(self.state.pair.epoch + 1)
+
     def numbered(self, messages: Sequence[Sent | None]) -> list[Sent | None]:
         """The messages with the queue offsets that follow those of earlier calls."""
         found: list[Sent | None] = []

@@ -155,7 +155,8 @@ async def show(
             }
         )
     else:
-        click.echo(f"{chosen.name}: [{state.first}, {state.end}) in version {state.v}")
+        owner = f", taken over by group {state.taker}" if state.taker else ""
+        click.echo(f"{chosen.name}: [{state.first}, {state.end}) in version {state.v}{owner}")
         print_table(
             ("FROM VERSION", "EPOCH", "START", "UPLOADER", "AT OFFSET", "WHEN"),
             [

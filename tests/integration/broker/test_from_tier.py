@@ -85,6 +85,16 @@ async def test_everything_up_to_the_end_of_the_tier_is_there_again(tmp_path: Pat
         log = cluster.master.group.store.log
         assert cluster.tiered_log() == log.read(log.log_start, log.end)
 
+        replica = cluster.replicas_of()[0]
+        number = cluster.number_of(replica)
+        await replica.stop()
+        shutil.rmtree(tmp_path / "new" / str(number))
+        cluster.boot(number)
+        await cluster.settled()
+        filled = cluster.brokers[number].group
+        assert filled.store.log.read(log.log_start, log.end) == log.read(log.log_start, log.end)
+        assert cluster.chain().taken_v == chain.taken_v
+
 
 async def test_a_former_group_that_still_lives_uploads_no_more(tmp_path: Path) -> None:
     """It serves on; neither its master nor the next one changes what the new group has."""

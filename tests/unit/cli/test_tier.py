@@ -68,6 +68,15 @@ def test_a_chain_is_shown_with_its_masters(directory: TierDirectory) -> None:
         assert entry.key in text
 
 
+def test_a_tier_that_was_taken_over_is_sound_and_says_by_whom(directory: TierDirectory) -> None:
+    assert "taken over" not in run("show", directory.url, "--group", "orders").stdout
+    directory.take("new")
+    directory.append(messages("orders", 5))
+    text = run("show", directory.url, "--group", "orders").stdout
+    assert "in version 8, taken over by group new" in text
+    assert run("verify", directory.url, "--group", "orders").exit_code == 0
+
+
 def test_a_group_must_be_named_where_there_are_several(directory: TierDirectory) -> None:
     result = run("show", directory.url)
     assert isinstance(result.exception, GantryError)

@@ -66,6 +66,10 @@ class FakeAdmin:
     async def forget_member(self, name: str, broker_id: int, incarnation: str | None) -> None:
         self._enter("forget-member", name, broker_id, incarnation)
 
+    async def adopt(self, group: Any, broker_ids: list[int], *, accept_missing: bool) -> None:
+        assert not accept_missing
+        self._enter("adopt", group.name, *broker_ids)
+
     async def forget(self, name: str, uid: str) -> None:
         self._enter("forget", name, uid)
 

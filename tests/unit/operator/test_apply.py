@@ -607,6 +607,16 @@ async def test_why_a_drain_does_not_begin_is_remembered(
     assert (await world.apply(act.DrainGroup(uid="bg-uid"))).refused_drains == {}
 
 
+async def test_copies_of_a_tier_are_adopted_and_the_refusal_is_no_failure(world: World) -> None:
+    outcome = await world.apply(act.AdoptCopies(broker_ids=(1, 2, 3)))
+    assert world.admin.asked == [f"adopt {world.seen.view.name} 1 2 3"]
+    assert outcome.again
+    world.admin.failure = {"adopt": AdminRefusedError(409, "INVALID_REQUEST", "look again")}
+    outcome = await world.apply(act.AdoptCopies(broker_ids=(1, 2)))
+    assert outcome.failure is None
+    assert outcome.check_after_s is not None
+
+
 # Shards
 
 

@@ -17,6 +17,7 @@ Json = dict[str, Any]
 CLAIM = {"type": "PersistentVolumeClaim", "size": "1Gi"}
 EMPTY: Json = {"type": "EmptyDir", "size": "1Gi"}
 BUCKET: Json = {"url": "s3://bucket/prefix"}
+FROM_TIER: Json = {"fromTier": {"shard": "7c9e6679-7425-40de-944b-e07fc1f90ae7"}}
 PEERS = ({"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}, {})
 
 
@@ -135,6 +136,12 @@ ACCEPTED = [
         )
     ),
     ("brokergroup", group(shards=2, tier=BUCKET), None),
+    ("brokergroup", group(tier=BUCKET, bootstrap=FROM_TIER), None),
+    (
+        "brokergroup",
+        group(tier=BUCKET, bootstrap=FROM_TIER, replicas=5),
+        group(tier=BUCKET, bootstrap=FROM_TIER),
+    ),
     ("controllergroup", quorum(name="a" * 41), None),
     ("controllergroup", quorum(clusterUid="u"), quorum(clusterUid="u")),
     ("frontgroup", fronts(name="a" * 40), None),
@@ -170,6 +177,21 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
         (kind, why, made(template={"spec": spec}), None)
         for kind, made in TEMPLATED
         for why, spec in template_cases.REFUSED
+    ),
+    ("brokergroup", "bootstrap.fromTier is a place", group(bootstrap=FROM_TIER), None),
+    (
+        "brokergroup",
+        "bootstrap.fromTier is the tier of one",
+        group(shards=3, tier=BUCKET, bootstrap=FROM_TIER),
+        None,
+    ),
+    *(
+        ("brokergroup", "bootstrap is fixed", group(tier=BUCKET, **new), group(tier=BUCKET, **old))
+        for new, old in (
+            ({"bootstrap": FROM_TIER}, {}),
+            ({}, {"bootstrap": FROM_TIER}),
+            ({"bootstrap": {"fromTier": {"shard": "b"}}}, {"bootstrap": FROM_TIER}),
+        )
     ),
     ("brokergroup", "shards is fixed", group(shards=1), group()),
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
