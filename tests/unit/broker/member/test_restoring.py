@@ -367,10 +367,16 @@ async def test_an_outage_of_the_store_is_waited_for(tier: Tier, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "step", ["_append", "_finish", "_rename"], ids=["copying", "copied", "before-the-rename"]
+    ("where", "step"),
+    [
+        pytest.param(Restoring, "_append", id="copying"),
+        pytest.param(Restoring, "_finish", id="copied"),
+        pytest.param(lineage_file, "save", id="before-the-lineage"),
+        pytest.param(Restoring, "_rename", id="before-the-rename"),
+    ],
 )
 async def test_a_crash_at_any_step_is_begun_again(
-    tier: Tier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    tier: Tier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, step: str
 ) -> None:
     class Crash(BaseException):
         """Nothing after it happens."""
@@ -380,10 +386,22 @@ async def test_a_crash_at_any_step_is_begun_again(
 
     volume = Volume(tmp_path / "v")
     with monkeypatch.context() as patch:
-        patch.setattr(Restoring, step, staticmethod(crash))
+        patch.setattr(where, step, staticmethod(crash))
         with pytest.raises(Crash):
             await volume.fill(tier.store)
     assert not (volume.directory / "store").exists()
+    await volume.fill(tier.store)
+    volume.assert_filled(tier)
+
+
+async def test_what_another_copy_left_half_done_is_not_gone_on_with(
+    tier: Tier, tmp_path: Path
+) -> None:
+    volume = Volume(tmp_path / "v")
+    other = stores.open_store(volume.directory / restoring.STAGED)
+    stores.put(other, *(stores.message(body=b"of another tier") for _ in range(9)))
+    stores.confirm(other)
+    other.close()
     await volume.fill(tier.store)
     volume.assert_filled(tier)
 
