@@ -224,7 +224,6 @@ class Restoring:
 
     def _finish(self, copied: CommitLog, chain: ChainState) -> None:
         """Everything is there: prove it, and make it the volume's log."""
-        copied.raise_confirm_floor(Offset(chain.end))
         copied.close()
         directory = self._options.directory
         proved = MessageStore.open(
