@@ -536,7 +536,8 @@ def test_environment_of_a_broker_that_keeps_its_log_within_bounds() -> None:
 
 def test_brokers_take_every_setting_of_a_tier() -> None:
     """The same names on both sides, and nothing that the broker would refuse."""
-    settings = env(statefulset(brokers(tier=TIER)))
+    taken = {"fromTier": {"shard": "old-uid", "formerOwner": "former-uid"}}
+    settings = env(statefulset(brokers(tier=TIER, bootstrap=taken)))
     given = {name.removeprefix("GANTRY_").lower() for name in settings if "TIER" in name}
     known = {name for name in BrokerSettings.model_fields if name.startswith("tier_")}
     assert given == known <= set(RESERVED_SETTINGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from gantry_broker.host.server import _tier
 from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.tier.core.values import TierLimits
@@ -39,3 +40,32 @@ def test_groups_of_one_process_have_places_of_their_own() -> None:
     assert places[:2] == [f"{settings.tier_shard}.a", f"{settings.tier_shard}.b"]
     assert len(set(places)) == 4
     assert {one._replace(place=made[0].place) for one in made if one and made[0]} == {made[0]}
+
+
+BASE = {"controllers": ["127.0.0.1:9878"]}
+TIER = {"tier_url": "file:///tier", "tier_shard": "old"}
+
+
+def test_who_took_a_tier_over_and_from_whom() -> None:
+    def owners(**more: str) -> tuple[str, str]:
+        settings = BrokerSettings.model_validate({"group": "orders"} | BASE | TIER | more)
+        options = _tier(settings, "orders")
+        assert options is not None
+        return options.owner, options.former
+
+    assert owners() == ("", "old")
+    assert owners(tier_owner="new") == ("new", "old")
+    assert owners(tier_owner="third", tier_former_owner="new") == ("third", "new")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"group": "orders", "tier_owner": "new"}, "there is nothing to begin from"),
+        ({"groups": ["a"], "tier_owner": "new"} | TIER, "one group only can begin"),
+        ({"group": "orders", "tier_former_owner": "a"} | TIER, "nothing is taken over"),
+    ],
+)
+def test_settings_that_cannot_be_meant(wrong: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        BrokerSettings.model_validate(BASE | wrong)
