@@ -45,7 +45,10 @@ def begin(group: ObservedGroup | None, spec: BrokerGroupSpec, old: BootstrapStat
             f"group's, delete this BrokerGroup, end that record (gantry forget "
             f"{group.view.name}), and create it again."
         ), []
-    copies = sorted(member.broker_id for member in group.view.members if member.refused)
+    refused = [member for member in group.view.members if member.refused]
+    copies = sorted(member.broker_id for member in refused)
+    if refused and max(member.epoch for member in refused) <= group.view.master_epoch:
+        return _waiting("The copies are adopted; one of them is elected."), []
     if len(copies) < spec.replicas:
         return _waiting(
             f"{len(copies)} of {spec.replicas} replicas have copied the tier at shard "

@@ -46,6 +46,7 @@ def test_a_deleted_group_begins_again_with_all_that_was_uploaded(
     cluster.gantry_applies(applied(cluster, tmp_path))
     group.until_available()
     assert group.serves(COUNT)
+    group.until(lambda: group.tier().get("uploader") is not None, "it is told who uploads")
     uploader = group.tier()["uploader"]
 
     def is_whole() -> bool:
@@ -67,6 +68,8 @@ def test_a_deleted_group_begins_again_with_all_that_was_uploaded(
     found = group.read()
     assert found["metadata"]["uid"] != old
     assert found["status"]["bootstrap"]["state"] == "Completed"
+    # The new master tells the controllers which topics its log has.
+    cluster.wait_for(lambda: "of-orders" in cluster.shown("topics", "list"), "the topic is known")
     assert read(cluster, "first") == COUNT
     assert group.serves(COUNT)
     assert read(cluster, "second") == 2 * COUNT

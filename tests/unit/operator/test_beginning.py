@@ -83,6 +83,13 @@ def test_copies_are_adopted_once_there_are_as_many_as_replicas() -> None:
     assert AdoptCopies in kinds
 
 
+def test_adopted_copies_that_have_not_registered_yet_are_not_adopted_again() -> None:
+    known = view(*copies(1, 2, 3), master_broker_id=None, master_epoch=10_003, sync_state_set=[])
+    seen = broker_world(brokers(**FROM), known=known)
+    assert adopted(seen) == []
+    assert outcome(seen) == ("InProgress", "The copies are adopted; one of them is elected.")
+
+
 def test_the_word_counts_for_the_beginning_only() -> None:
     begun = changed(with_status(beginning(1, 2, 3)), view=view(member(1), member(2), member(3)))
     assert outcome(begun) == ("Completed", "The group began from the tier.")
