@@ -25,7 +25,7 @@ BLIND_S = 0.5  # a longer time between two looks: the guard has stood still, too
 _STOPPED = "T"
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
-_SENTENCE = "The broker was stopped for {} ms: it is ended, so that its clients go on.\n"
+_SENTENCE = "gantry: The broker was stopped for {} ms: it is ended, so that its clients go on.\n"
 _HEARD = frozenset({*_PASSED_ON, signal.SIGCHLD})
 
 
