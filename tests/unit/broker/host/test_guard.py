@@ -55,7 +55,8 @@ def test_a_stopped_process_is_ended_and_its_guard_says_so() -> None:
         os.kill(int(process.stdout.readline()), signal.SIGSTOP)
         _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGKILL
-    assert said == "gantry: The broker was stopped for 300 ms: it is ended, so that its clients go on.\n"
+    what = "The broker was stopped for 300 ms: it is ended, so that its clients go on."
+    assert said == f"gantry: {what}\n"
 
 
 def test_signals_and_exit_codes_go_through() -> None:
