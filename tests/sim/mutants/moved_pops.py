@@ -160,7 +160,9 @@ MUTANTS = (
                 " if back.is_rest_done",
             ),
         ),
-        Seeds("product-moved-pops", 8),
+        UnitTests(
+            "unit/broker/clients/test_pop_resets.py::test_everything_from_the_offset_on_comes_again"
+        ),
     ),
     Mutant(
         "message-group-of-one-place",
