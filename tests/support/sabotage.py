@@ -372,7 +372,9 @@ async def _deleted_namespace(scene: Scene) -> AsyncIterator[None]:
 @_done
 async def _foreign_finalizer(scene: Scene) -> AsyncIterator[None]:
     path = kinds.BROKER_GROUP.path(NAMESPACE, "held")
-    await scene.make(kinds.BROKER_GROUP, "held", {"spec": SPARED}, finalizers=[HOLD])
+    # Other groups of the quorum may still stand there, which would make a drain of it.
+    spec = SPARED | {"drain": {"deadlineSeconds": 0}}
+    await scene.make(kinds.BROKER_GROUP, "held", {"spec": spec}, finalizers=[HOLD])
     await scene.delete(path)
     try:
         yield

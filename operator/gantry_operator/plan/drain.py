@@ -162,16 +162,19 @@ def progress(waiting: Sequence[BrokerObserved], deadline: dt.datetime) -> DrainS
 def waits_for(seen: BrokerObserved) -> str:
     """The subject of the drain of a group, for people."""
     left = left_by(seen.view) if isinstance(seen.view, GroupView) else None
+    what = f"shard {seen.shard}" if seen.shard else "it"
+    undrained = (
+        f"It is asked for again; to let {what} go as it is, set spec.drain.deadlineSeconds to 0"
+    )
     if isinstance(seen.view, Unreachable):
         return (
-            f"Before it goes it is drained, and the controllers do not answer: {seen.view.reason}"
+            "Before it goes it is drained, and the controllers do not answer: "
+            f"{seen.view.reason.removesuffix('.')}. {undrained}"
         )
-    what = f"shard {seen.shard}" if seen.shard else "it"
     if refusal(seen):
         return (
             f"Before it goes {what} is to be drained, and that failed: "
-            f"{refusal(seen).removesuffix('.')}. It is asked for again; to let {what} go as it is, "
-            "set spec.drain.deadlineSeconds to 0"
+            f"{refusal(seen).removesuffix('.')}. {undrained}"
         )
     if left is None:
         return f"Before it goes {what} is drained, and no master has said yet what is left"

@@ -209,6 +209,15 @@ def test_a_drain_that_is_refused_is_told_with_what_to_do() -> None:
     assert (warning.type, warning.note) == ("Warning", progressing["message"])
 
 
+def test_a_drain_without_controllers_says_how_to_let_the_group_go() -> None:
+    seen = changed(deletion(drained()), view=Unreachable("No controller answers."))
+    (told,) = of_type(planned(seen), WriteStatus)
+    assert told.status["drain"]["message"].startswith(
+        "Before it goes it is drained, and the controllers do not answer: No controller answers. "
+        "It is asked for again; to let it go as it is, set spec.drain.deadlineSeconds to 0; it goes"
+    )
+
+
 def test_a_refusal_is_forgotten_once_the_drain_has_begun() -> None:
     seen = changed(deletion(drained()), refused_drains={"": OLD_CONTROLLER})
     (told,) = of_type(planned(seen), WriteStatus)
