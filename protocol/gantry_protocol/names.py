@@ -1,4 +1,4 @@
-"""Rules for names of topics, groups, clients and brokers. Every entrance asks here.
+"""Rules for names of topics, groups, clients and brokers. Every entrance asks them.
 
 A request brings names in its header (``headers.codec.from_ext``) and in its body
 (``bodies.codec.decode_request``); both compare every field that holds a name with the tables below
@@ -18,11 +18,9 @@ are read as they are.
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import msgspec
 
-from gantry_protocol.errors import NameRefused
 from gantry_protocol.lite import lite_problem
 
 TOPIC_CHARS_MAX = 127
@@ -40,7 +38,6 @@ REPLY_SUFFIX = "_REPLY_TOPIC"  # after a cluster; here also after a broker group
 
 _ALPHABET = "^[%|a-zA-Z0-9_-]+$"
 _is_plain = re.compile("[%|a-zA-Z0-9_-]+").fullmatch
-_KNOWN_MAX = 8_192  # of each kind
 
 Check = Callable[[str], str | None]
 
@@ -213,58 +210,3 @@ def checked_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check, bool],
         for field in msgspec.structs.fields(kind)
         if (problem_of := checks[field.name]) is not None
     )
-
-
-_NOTHING: dict[str, None] = {}
-_sound: dict[Check, dict[str, None]] = {}  # names that were looked at lately, by what was asked
-
-
-def is_sound(struct: msgspec.Struct) -> bool:
-    """Whether ``check`` passes."""
-    try:
-        check(struct)
-    except NameRefused:
-        return False
-    return True
-
-
-def check(struct: msgspec.Struct) -> None:
-    """Refuse ``struct``, which came from outside, if a name in it cannot be one.
-
-    Raises:
-        NameRefused: which, in upstream's words.
-    """
-    for attribute, problem_of, is_optional in checked_fields(struct.__class__):
-        value = getattr(struct, attribute)
-        if value is None or (is_optional and not value):
-            continue
-        known = _sound.get(problem_of, _NOTHING)
-        if value not in known:
-            _look_at(value, problem_of)
-
-
-def _look_at(value: Any, problem_of: Check) -> None:
-    problem = problem_of(value)
-    if problem is not None:
-        raise NameRefused(problem)
-    known = _sound.setdefault(problem_of, {})
-    if len(known) >= _KNOWN_MAX:
-        known.clear()
-    known[value] = None
-
-
-def check_all(value: Any) -> None:
-    """The same for everything in a body: structs, and those in lists and structs.
-
-    Raises:
-        NameRefused: which, in upstream's words.
-    """
-    if isinstance(value, list):
-        for item in value:
-            check_all(item)
-    elif isinstance(value, msgspec.Struct):
-        check(value)
-        for field in value.__struct_fields__:
-            inner = getattr(value, field)
-            if isinstance(inner, (msgspec.Struct, list)):
-                check_all(inner)

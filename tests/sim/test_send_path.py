@@ -1,14 +1,14 @@
 """How much of the product somebody has to read who follows one send.
 
 From the client's bytes to the log, to the replicas' disks, to confirm and to the answer. Whoever
-puts a file on this way takes another off it. Two files and 28 calls of it record the steps of the
-replica core (``gantry_broker/decisions``), and decide nothing.
+puts a file on this way takes another off it. One file and some 26 calls of it record the steps of
+the replica core (``gantry_broker/decisions``), and decide nothing.
 """
 
 from sim.product.send_path import send_path
 
-FILES_MAX = 43
-CALLS_MAX = 689  # in client, master and both replicas; of the send with the fewest
+FILES_MAX = 41
+CALLS_MAX = 687  # in client, master and both replicas; of the send with the fewest
 
 
 def test_a_send_passes_few_files() -> None:

@@ -2,7 +2,6 @@
 
 import time
 
-from gantry_protocol import names
 from gantry_protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -22,7 +21,7 @@ from gantry_protocol.headers.client import (
     ConsumerGroupRequestHeader,
     UnregisterClientRequestHeader,
 )
-from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.headers.codec import check_names, from_ext, has_sound_names
 from gantry_protocol.remoting.connection import Connection
 from msgspec.structs import replace
 
@@ -148,18 +147,18 @@ def _with_sound_names(data: HeartbeatData) -> HeartbeatData:
     Raises:
         NameRefused: the client's own id can be none.
     """
-    names.check(data)
+    check_names(data)
     return replace(
         data,
-        producer_data_set=[item for item in data.producer_data_set if names.is_sound(item)],
+        producer_data_set=[item for item in data.producer_data_set if has_sound_names(item)],
         consumer_data_set=[
             replace(
                 item,
                 subscription_data_set=[
-                    wanted for wanted in item.subscription_data_set if names.is_sound(wanted)
+                    wanted for wanted in item.subscription_data_set if has_sound_names(wanted)
                 ],
             )
             for item in data.consumer_data_set
-            if names.is_sound(item)
+            if has_sound_names(item)
         ],
     )

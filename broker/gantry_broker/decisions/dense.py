@@ -1,4 +1,4 @@
-"""Inputs that come several times for each send, as numbers; pure.
+"""Inputs that come several times for each send, read from numbers; pure.
 
 A master's appends, batches, flushes and acknowledgements, a replica's batches and flushes, and
 ticks out of which nothing comes are nearly all of a core's inputs. As objects they would cost more
@@ -9,7 +9,7 @@ outcome again when somebody asks. What has no usual form here is kept as every o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 
@@ -29,96 +29,7 @@ BLANK: Final = -1
 RUN_MAX: Final = 512
 """Numbers of one run, 8 bytes each; the last input may exceed it."""
 
-_TICK, APPENDED, _FLUSHED, _ACKED, _SENT, _HEARD, _ACKING = range(7)
-_CONFIRMED: Final = Fate.CONFIRMED  # an attribute of an enum costs as much as all else here
-_NOTHING: Final = (0, 0, 0)
-_FED: Final = (0, 0, 1)
-
-
-def sent(link: int, batch: Batch, size: int, message: Append) -> tuple[int, ...] | None:
-    """A batch that was sent; None: its message is not the usual one."""
-    entry = batch.entry
-    if message.entry is not entry or message.offset != batch.offset:
-        return None
-    return (
-        _SENT, link, batch.offset, batch.limit, batch.size_hint, entry.epoch, entry.start_offset,
-        size, message.epoch, message.confirm, message.in_sync,
-    )  # fmt: skip
-
-
-def stepped(event: Any, now_ms: int, effects: Sequence[Effect]) -> tuple[int, ...] | None:
-    """An event and what came out; None: it has no usual form."""
-    kind = type(event)
-    if kind is Received:
-        message = event.message
-        kind = type(message)
-        if kind is Ack:
-            out = _moved(effects)
-            if out is None:
-                return None
-            flags = message.draining + 2 * message.has_room
-            return (_ACKED, event.link, message.epoch, message.flushed_end, flags, now_ms, *out)
-        if kind is Append:
-            return _heard(event.link, message, now_ms, effects)
-        return None
-    if kind is LogFlushed:
-        out = _moved(effects)
-        if out is not None:
-            return (_FLUSHED, event.flushed, event.cuts, now_ms, *out)
-        return _acking(event, now_ms, effects)
-    return (_TICK, now_ms) if kind is Tick and not effects else None
-
-
-def _moved(effects: Sequence[Effect]) -> tuple[int, int, int] | None:
-    """Confirm, how many writes end with it plus one, and whether there is more to send."""
-    if not effects:
-        return _NOTHING
-    first, count = effects[0], len(effects)
-    if type(first) is Feed:
-        return _FED if count == 1 else None
-    if type(first) is not ConfirmMoved or first.fate is not _CONFIRMED:
-        return None
-    if count == 1:
-        return first.confirm, 1 + len(first.writes), 0
-    if count == 2 and type(effects[1]) is Feed:
-        return first.confirm, 1 + len(first.writes), 1
-    return None
-
-
-def _heard(
-    link: int, message: Append, now_ms: int, effects: Sequence[Effect]
-) -> tuple[int, ...] | None:
-    """Bytes of the master, which are written as they are."""
-    count, size = len(effects), len(message.data)
-    if not size or not count:
-        return None
-    first, confirm = effects[0], -1
-    if type(first) is not AppendLog or first.offset != message.offset or len(first.data) != size:
-        return None
-    if count > 1:
-        second = effects[1]
-        if count > 2 or type(second) is not ConfirmMoved or second.writes:
-            return None
-        if second.fate is not _CONFIRMED:
-            return None
-        confirm = second.confirm
-    entry = message.entry
-    return (
-        _HEARD, link, message.epoch, entry.epoch, entry.start_offset, message.offset,
-        message.confirm, message.in_sync, size, now_ms, confirm,
-    )  # fmt: skip
-
-
-def _acking(event: LogFlushed, now_ms: int, effects: Sequence[Effect]) -> tuple[int, ...] | None:
-    """A replica's flush, which is acknowledged."""
-    first = effects[0]
-    if len(effects) != 1 or type(first) is not Send or type(first.message) is not Ack:
-        return None
-    ack = first.message
-    return (
-        _ACKING, event.flushed, event.cuts, now_ms, first.link, ack.epoch, ack.flushed_end,
-        ack.draining + 2 * ack.has_room,
-    )  # fmt: skip
+TICK, APPENDED, FLUSHED, ACKED, SENT, HEARD, ACKING = range(7)
 
 
 def items(run: Sequence[int]) -> Iterator[Item]:
@@ -210,12 +121,12 @@ def _made_acking(
 
 
 _MADE: Final[dict[int, tuple[int, Callable[..., Item]]]] = {
-    _TICK: (2, _made_tick),
+    TICK: (2, _made_tick),
     APPENDED: (3, _made_appended),
-    _FLUSHED: (7, _made_flushed),
-    _ACKED: (9, _made_ack),
-    _SENT: (11, _made_sent),
-    _HEARD: (11, _made_heard),
-    _ACKING: (8, _made_acking),
+    FLUSHED: (7, _made_flushed),
+    ACKED: (9, _made_ack),
+    SENT: (11, _made_sent),
+    HEARD: (11, _made_heard),
+    ACKING: (8, _made_acking),
 }
 """How many numbers a form has, itself included, and the step that it stands for."""

@@ -3,7 +3,7 @@
 Each input is taken as the core takes it; what it was given and what came out are kept in a
 ``StepRing``, without messages (``told``). A stretch begins between two inputs.
 
-What comes several times for each send is kept as numbers (``dense``).
+What comes several times for each send is kept as numbers, which ``dense`` reads back.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from gantry_protocol.steps.ring import RUN
 from gantry_broker.decisions import dense
 from gantry_broker.decisions.state import state_of
 from gantry_broker.decisions.told import EFFECT_BYTES, append_told, effects_told, event_told
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
 from gantry_broker.replica.core import ReplicaCore
+from gantry_broker.replica.messages import Ack, Append
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gantry_protocol.steps.ring import StepRing
     from gantry_protocol.types import Offset
 
-    from gantry_broker.replica import effects as fx
-    from gantry_broker.replica import events as ev
     from gantry_broker.replica.master import Batch
-    from gantry_broker.replica.messages import Append
 
 PASS_STEPS: Final = 16
 """Steps between two looks at the ring's bounds."""
 _NUMBERS_A_STEP: Final = 40  # as large as another step
+_CONFIRMED: Final = fx.Fate.CONFIRMED  # an attribute of an enum costs as much as all else here
+_NOTHING: Final = (0, 0, 0)
+_FED: Final = (0, 0, 1)
 _encode = msgspec.json.Encoder().encode
 _step = ReplicaCore.step  # what each send passes is found by the shortest way
 _appended = ReplicaCore.appended
@@ -75,7 +78,7 @@ class RecordedReplica(ReplicaCore):
             raise
         if self._is_recorded:
             try:
-                numbers = dense.stepped(event, now_ms, effects)
+                numbers = step_in_numbers(event, now_ms, effects)
                 run = self._run
                 if numbers is not None and run is not None and len(run) < dense.RUN_MAX:
                     run.extend(numbers)  # mostly
@@ -115,7 +118,7 @@ class RecordedReplica(ReplicaCore):
             raise
         if self._is_recorded:
             try:
-                numbers = dense.sent(link, batch, len(data), message)
+                numbers = batch_in_numbers(link, batch, len(data), message)
                 run = self._run
                 if numbers is not None and run is not None and len(run) < dense.RUN_MAX:
                     run.extend(numbers)
@@ -190,3 +193,102 @@ class RecordedReplica(ReplicaCore):
         self._is_recorded = False
         self._run = None
         self._ring.end(f"{type(error).__name__}: {error}")
+
+
+# Inputs as numbers, which `dense` reads back
+
+
+def batch_in_numbers(link: int, batch: Batch, size: int, message: Append) -> tuple[int, ...] | None:
+    """A batch that was sent; None: its message is not the usual one."""
+    entry = batch.entry
+    if message.entry is not entry or message.offset != batch.offset:
+        return None
+    return (
+        dense.SENT, link, batch.offset, batch.limit, batch.size_hint, entry.epoch,
+        entry.start_offset, size, message.epoch, message.confirm, message.in_sync,
+    )  # fmt: skip
+
+
+def step_in_numbers(
+    event: Any, now_ms: int, effects: Sequence[fx.Effect]
+) -> tuple[int, ...] | None:
+    """An event and what came out; None: it has no usual form."""
+    kind = type(event)
+    if kind is ev.Received:
+        message = event.message
+        kind = type(message)
+        if kind is Ack:
+            out = _moved(effects) if effects else _NOTHING
+            if out is None:
+                return None
+            flags = message.draining + 2 * message.has_room
+            return (
+                dense.ACKED,
+                event.link,
+                message.epoch,
+                message.flushed_end,
+                flags,
+                now_ms,
+                *out,
+            )
+        if kind is Append:
+            return _heard(event.link, message, now_ms, effects)
+        return None
+    if kind is ev.LogFlushed:
+        out = _moved(effects) if effects else _NOTHING
+        if out is not None:
+            return (dense.FLUSHED, event.flushed, event.cuts, now_ms, *out)
+        return _acking(event, now_ms, effects)
+    return (dense.TICK, now_ms) if kind is ev.Tick and not effects else None
+
+
+def _moved(effects: Sequence[fx.Effect]) -> tuple[int, int, int] | None:
+    """Confirm, how many writes end with it plus one, and whether there is more to send."""
+    first, count = effects[0], len(effects)
+    if type(first) is fx.Feed:
+        return _FED if count == 1 else None
+    if type(first) is not fx.ConfirmMoved or first.fate is not _CONFIRMED:
+        return None
+    if count == 1:
+        return first.confirm, 1 + len(first.writes), 0
+    if count == 2 and type(effects[1]) is fx.Feed:
+        return first.confirm, 1 + len(first.writes), 1
+    return None
+
+
+def _heard(
+    link: int, message: Append, now_ms: int, effects: Sequence[fx.Effect]
+) -> tuple[int, ...] | None:
+    """Bytes of the master, which are written as they are."""
+    count, size = len(effects), len(message.data)
+    if not size or not count:
+        return None
+    first, confirm = effects[0], -1
+    if type(first) is not fx.AppendLog or first.offset != message.offset or len(first.data) != size:
+        return None
+    if count > 1:
+        second = effects[1]
+        if count > 2 or type(second) is not fx.ConfirmMoved or second.writes:
+            return None
+        if second.fate is not _CONFIRMED:
+            return None
+        confirm = second.confirm
+    entry = message.entry
+    return (
+        dense.HEARD, link, message.epoch, entry.epoch, entry.start_offset, message.offset,
+        message.confirm, message.in_sync, size, now_ms, confirm,
+    )  # fmt: skip
+
+
+def _acking(
+    event: ev.LogFlushed, now_ms: int, effects: Sequence[fx.Effect]
+) -> tuple[int, ...] | None:
+    """A replica's flush, which is acknowledged."""
+    first = effects[0]
+    if len(effects) != 1 or type(first) is not fx.Send or type(first.message) is not Ack:
+        return None
+    ack = first.message
+    return (
+        dense.ACKING, event.flushed, event.cuts, now_ms, first.link, ack.epoch, ack.flushed_end,
+        ack.draining + 2 * ack.has_room,
+    )  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from gantry_protocol import names
 from gantry_protocol.bodies.javajson import quote_keys
 from gantry_protocol.errors import BodyError
+from gantry_protocol.headers.codec import check_all_names
 
 BodyT = TypeVar("BodyT")
 
@@ -66,10 +66,10 @@ def decode_request(kind: type[BodyT], data: bytes) -> BodyT:
 
     Raises:
         BodyError: it is missing, no JSON, or lacks what the class demands.
-        NameRefused: see ``names``.
+        NameRefused: see ``check_names``.
     """
     body = decode_body(kind, data)
-    names.check_all(body)
+    check_all_names(body)
     return body
 
 

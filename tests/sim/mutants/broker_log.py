@@ -195,7 +195,7 @@ MUTANTS = (
         "names-are-not-checked",
         "names",
         "a request with a name that can be none is served",
-        (Edit("gantry_protocol.names:_look_at", "raise NameRefused(problem)", "pass"),),
+        (Edit("gantry_protocol.headers.codec:_look_at", "raise NameRefused(problem)", "pass"),),
         UnitTests(f"{NAMES}::test_every_code_that_takes_a_name_refuses_one_that_is_none"),
     ),
     Mutant(

@@ -405,7 +405,7 @@ MUTANTS = (
         "confirm-within-a-run-not-compared",
         _AREA,
         "a master that confirms too early passes for the same",
-        "decisions.dense:_moved",
+        "decisions.recorded:_moved",
         "return first.confirm, 1 + len(first.writes), 0",
         "return _NOTHING",
         UnitTests(f"{_REPLICA_STEPS}test_numbers_stand_for_the_very_step"),

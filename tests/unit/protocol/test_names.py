@@ -24,6 +24,7 @@ from gantry_protocol.errors import NameRefused
 from gantry_protocol.headers import (
     brokeradmin,
     client,
+    codec,
     consumers,
     controller,
     from_ext,
@@ -166,8 +167,8 @@ def test_a_body_with_a_name_that_is_none_is_refused() -> None:
 
 
 def test_the_memory_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "_KNOWN_MAX", 3)
-    monkeypatch.setattr(names, "_sound", {})
+    monkeypatch.setattr(codec, "_KNOWN_MAX", 3)
+    monkeypatch.setattr(codec, "_sound", {})
     for number in range(10):
-        names.check(UpdateConsumerOffsetRequestHeader(f"g{number}", "T", 0, 0))
-    assert [len(known) for known in names._sound.values()] == [1, 1]
+        codec.check_names(UpdateConsumerOffsetRequestHeader(f"g{number}", "T", 0, 0))
+    assert [len(known) for known in codec._sound.values()] == [1, 1]

@@ -17,7 +17,7 @@ from gantry_protocol.bodies import (
     encode_body,
 )
 from gantry_protocol.errors import GantryError
-from gantry_protocol.headers import brokeradmin
+from gantry_protocol.headers import brokeradmin, codec
 from gantry_protocol.headers import client as client_headers
 
 POISON = "x" * 5_500_000
@@ -34,10 +34,12 @@ ANYTHING = {
 async def test_every_code_that_takes_a_name_refuses_one_that_is_none(
     client, processor: ClientProcessor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "_sound", {})  # whatever another test believed
+    monkeypatch.setattr(codec, "_sound", {})  # whatever another test believed
     seen: list[msgspec.Struct] = []
-    check = names.check
-    monkeypatch.setattr(names, "check", lambda header: (seen.append(header), check(header))[1])
+    check = codec.check_names
+    monkeypatch.setattr(
+        codec, "check_names", lambda header: (seen.append(header), check(header))[1]
+    )
     asking = set()
     for code in processor._handlers:
         seen.clear()

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from gantry_broker.decisions import dense
-from gantry_broker.decisions.recorded import RecordedReplica
+from gantry_broker.decisions import dense, recorded
+from gantry_broker.decisions.recorded import RecordedReplica, batch_in_numbers, step_in_numbers
 from gantry_broker.decisions.replay import INPUTS, REPLICA
 from gantry_broker.decisions.rings import SHARE_MIN, GroupRings
 from gantry_broker.decisions.state import PLAIN, core_of, state_of
@@ -239,7 +239,7 @@ MOVED = fx.ConfirmMoved(Offset(70), Fate.CONFIRMED, [object()] * 3)
     ],
 )
 def test_numbers_stand_for_the_very_step(event: Any, effects: list[Any], is_dense: bool) -> None:
-    numbers = dense.stepped(event, 77, effects)
+    numbers = step_in_numbers(event, 77, effects)
     assert (numbers is not None) == is_dense
     if numbers is not None:
         ((kind, given, drawn, outcome),) = dense.items(numbers)
@@ -250,14 +250,14 @@ def test_numbers_stand_for_the_very_step(event: Any, effects: list[Any], is_dens
 
 def test_numbers_stand_for_the_very_batch() -> None:
     batch = Batch(Offset(90), Offset(200), 64, ENTRY)
-    numbers = dense.sent(5, batch, 5, BYTES)
+    numbers = batch_in_numbers(5, batch, 5, BYTES)
     assert numbers is not None
     ((kind, given, _, outcome),) = dense.items(numbers)
     assert (kind, given) == ("sent", (5, batch, 5))
     assert outcome == Append(Epoch(4), ENTRY, Offset(90), Offset(80), True)
-    assert dense.sent(5, Batch(Offset(91), Offset(200), 64, ENTRY), 5, BYTES) is None
+    assert batch_in_numbers(5, Batch(Offset(91), Offset(200), 64, ENTRY), 5, BYTES) is None
     other = EpochEntry(Epoch(2), Offset(40))
-    assert dense.sent(5, Batch(Offset(90), Offset(200), 64, other), 5, BYTES) is None
+    assert batch_in_numbers(5, Batch(Offset(90), Offset(200), 64, other), 5, BYTES) is None
 
 
 # ---- bounds
@@ -328,7 +328,9 @@ def test_a_run_is_bounded() -> None:
     again(ring)
 
 
-@pytest.mark.parametrize("broken", ["stepped", "sent"], ids=["an event", "a batch"])
+@pytest.mark.parametrize(
+    "broken", ["step_in_numbers", "batch_in_numbers"], ids=["an event", "a batch"]
+)
 def test_recording_that_fails_ends_and_the_core_goes_on(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -339,7 +341,7 @@ def test_recording_that_fails_ends_and_the_core_goes_on(
     def fails(*_: Any) -> Any:
         raise ValueError("cannot be told")
 
-    monkeypatch.setattr(dense, broken, fails)
+    monkeypatch.setattr(recorded, broken, fails)
     group.write(1, b"x")
     assert ring.ended == "ValueError: cannot be told"
     monkeypatch.undo()
