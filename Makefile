@@ -158,6 +158,10 @@ e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; wr
 e2e-load: venv ## load ×10 and back with an autoscaler, 15 minutes; writes build/load/, a picture among it
 	@e2e/load.sh
 
+.PHONY: e2e-fleet
+e2e-fleet: venv ## helm upgrade of GROUPS groups (default 20) to a new image under load, 20 minutes; writes build/fleet/
+	@e2e/fleet.sh --groups $(or $(GROUPS),20)
+
 .PHONY: chaos
 chaos: venv ## every scenario on that cluster, each fault proved, all judged; writes build/chaos/report.html
 	@e2e/chaos.sh $(SCENARIOS)

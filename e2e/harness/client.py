@@ -49,6 +49,11 @@ def addresses(kube: Kube, topic: str) -> set[str]:
     return {queue["address"] for queue in found["queues"]}
 
 
+def create_topic(kube: Kube, topic: str, *options: str) -> None:
+    """Create a topic, with the default number of queues in each group that `options` leave."""
+    _gantry(kube, "topics", "create", topic, *options)
+
+
 def topics(kube: Kube) -> str:
     """The table of topics."""
     return _gantry(kube, "topics", "list")

@@ -1,0 +1,225 @@
+"""`make e2e-fleet`: `helm upgrade` of twenty broker groups to a new image, under load.
+
+The groups wish no image, so all take that of the release. Two unmodified Java producers send all
+the while: one to a topic that every group has, one to a topic of a single group, whose clients can
+go nowhere else. Refused is a run in which a send failed, a message was lost, or two groups
+restarted pods at the same time. It takes about twenty minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from gantry_operator import names
+from harness import client, installation, java
+from harness.installation import CLUSTER, CONTROLLERS, GROUP, IMAGE, RELEASE, ROOT
+from harness.report import Account, Report
+from harness.shell import CommandError, run
+from harness.waiting import wait_until
+from harness.wishes import manifest
+
+if TYPE_CHECKING:
+    from harness.java import JavaClient
+    from harness.kube import Kube, Object
+
+FOLDER = ROOT / "build" / "fleet"
+SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
+STORAGE = {"size": "200Mi", "whenDeleted": "Delete"}
+REPLICAS = 2
+NAMESERVER = f"{names.nameserver_service(CONTROLLERS)}:{names.NAMESERVER_PORT}"
+EVERYWHERE, ALONE = "everywhere", "alone"
+PAUSE_MS = 40
+LOOK_S = 0.5
+START_PATIENCE_S = 600.0
+ROLL_PATIENCE_S = 180.0  # of one group
+GAP_LIMIT_MS = 1000.0
+
+
+class Seen(NamedTuple):
+    """The pods of all groups at a moment.
+
+    Attributes:
+        rolling: groups that have not all their pods, Ready.
+        new: pods of the new image.
+        old: the others.
+    """
+
+    rolling: frozenset[str]
+    new: int
+    old: int
+
+
+class Watch:
+    """Which groups restart pods, looked at all the while.
+
+    Attributes:
+        most: the largest number of groups at one time, with their names.
+        order: groups in the order in which they began.
+    """
+
+    def __init__(self, kube: Kube, image: str, groups: list[str]) -> None:
+        self.most: frozenset[str] = frozenset()
+        self.order: list[str] = []
+        self.now = Seen(frozenset(), 0, 0)
+        self._kube, self._image, self._groups = kube, image, groups
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            with suppress(CommandError):  # looked at again
+                self.now = self._seen()
+                self.order += sorted(self.now.rolling - set(self.order))
+                if len(self.now.rolling) > len(self.most):
+                    self.most = self.now.rolling
+
+    def _seen(self) -> Seen:
+        selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={names.BROKER}"
+        pods = self._kube.list("pods", selector)
+        ready = dict.fromkeys(self._groups, 0)
+        for pod in pods:
+            ready[pod["metadata"]["labels"][names.LABEL_INSTANCE]] += is_ready(pod)
+        new = sum(self._image in str(pod["spec"]["containers"]) for pod in pods)
+        rolling = frozenset(name for name in ready if ready[name] < replicas_of(name))
+        return Seen(rolling, new, len(pods) - new)
+
+
+def main() -> int:
+    """Play it; 0 if nothing failed, nothing was lost, and groups went one by one."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--groups", type=int, default=20, metavar="N", help="default %(default)s")
+    count = parser.parse_args().groups
+    kube = installation.connect()
+    installation.thaw_nodes()
+    installation.remove(kube)
+    installation.install(kube)
+    groups = [GROUP, *(f"fleet-{number:02}" for number in range(1, count))]
+    try:
+        return play(kube, groups)
+    finally:
+        installation.remove(kube)
+
+
+def play(kube: Kube, groups: list[str]) -> int:
+    """See ``main``; the first group is that of the example."""
+    print(f"{len(groups)} groups start", flush=True)
+    kube.apply(*(fleet_group(name) for name in groups[1:]))
+    for name in groups:
+        kube.wait_for("brokergroup", name, "FullyReplicated", START_PATIENCE_S)
+    client.create_topic(kube, EVERYWHERE)
+    client.create_topic(kube, ALONE, "--group", groups[-1])
+    producers = [producer(kube, EVERYWHERE), producer(kube, ALONE)]
+    for one in producers:
+        wait_until("the producers send", START_PATIENCE_S, one.flows)
+    image = new_image()
+    watch = Watch(kube, image, groups)
+    began_s, began_ms = time.monotonic(), time.time() * 1000
+    print(f"helm upgrade to {image}", flush=True)
+    upgrade(kube, image)
+    upgraded_s = time.monotonic() - began_s
+    total = sum(map(replicas_of, groups))
+    wait_until(
+        "every group has the new image",
+        ROLL_PATIENCE_S * len(groups),
+        lambda: watch.now.new == total and not watch.now.rolling,
+        poll_s=LOOK_S,
+    )
+    rolled_s = time.monotonic() - began_s
+    for name in groups:
+        kube.wait_for("brokergroup", name, "FullyReplicated", START_PATIENCE_S)
+    watch.end()
+    print(f"rolled after {rolled_s:.0f} s; groups in their order: {' '.join(watch.order)}")
+    logs = [one.stop() for one in producers]
+    lost = 0
+    for topic, log in zip((EVERYWHERE, ALONE), logs, strict=True):
+        pod = java.consumer_pod(f"{topic}-reader", java_image(), NAMESERVER, topic, len(log.acks))
+        received = java.start(kube, pod).ended(START_PATIENCE_S).consumed()
+        lost += len(log.acknowledged() - received)
+    failed = sum(len(log.nacks) for log in logs)
+    report, scenario = Report(), f"helm upgrade of {len(groups)} groups to a new image"
+    account = Account(sum(len(log.acks) for log in logs), lost)
+    report.add(scenario, "all groups rolled", [rolled_s], unit="s", account=account)
+    report.add(scenario, "operator upgraded", [upgraded_s], unit="s")
+    report.add(scenario, "groups that restart pods at once", [len(watch.most)], unit="", limit=1)
+    report.add(scenario, "sends that failed", [failed], unit="", limit=0)
+    for topic, log in zip(("all groups", "one group"), logs, strict=True):
+        gap = log.longest_gap_ms(began_ms)
+        report.add(scenario, f"write gap, topic of {topic}", [gap or 0], limit=GAP_LIMIT_MS)
+    print(f"\n{report.write(FOLDER).read_text()}\n{failed} sends failed, {lost} messages lost,")
+    print(f"at most {len(watch.most)} groups at once ({', '.join(sorted(watch.most))})")
+    return int(bool(failed or lost or len(watch.most) > 1))
+
+
+def replicas_of(group: str) -> int:
+    """That of the example has three."""
+    return 3 if group == GROUP else REPLICAS
+
+
+def fleet_group(name: str) -> Object:
+    """A small group of the release's image."""
+    sizes = {"storage": STORAGE, "resources": SMALL}
+    return manifest("BrokerGroup", name, replicas=REPLICAS, **sizes)
+
+
+def new_image() -> str:
+    """Another name of the image, which makes it another one for Kubernetes."""
+    repository, _, tag = IMAGE.rpartition(":")
+    image = f"{repository}:{tag}-next"
+    for node in run("kind", "get", "nodes", "--name", CLUSTER).split():
+        tags = ("ctr", "--namespace=k8s.io", "images", "tag", "--force")
+        with suppress(CommandError):  # the control plane has no image of ours
+            run(
+                "docker",
+                "exec",
+                node,
+                *tags,
+                *(f"docker.io/library/{one}" for one in (IMAGE, image)),
+            )
+    return image
+
+
+def upgrade(kube: Kube, image: str) -> None:
+    """`helm upgrade --wait`, as a user does it."""
+    tag = image.rpartition(":")[2]
+    run(
+        *("helm", "upgrade", RELEASE, str(ROOT / "charts" / "gantry"), "--reuse-values"),
+        *(f"--kubeconfig={kube.kubeconfig}", "--namespace", kube.namespace),
+        *("--set", f"image.tag={tag}", "--wait", "--timeout", "5m"),
+        timeout_s=START_PATIENCE_S,
+    )
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether it serves, and is not about to end."""
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        item["type"] == "Ready" and item["status"] == "True"
+        for item in pod["status"].get("conditions", ())
+    )
+
+
+def producer(kube: Kube, topic: str) -> JavaClient:
+    pod = java.producer_pod(f"{topic}-writer", java_image(), NAMESERVER, topic, PAUSE_MS)
+    return java.start(kube, pod)
+
+
+def java_image() -> str:
+    return os.environ["GANTRY_E2E_JAVA_IMAGE"]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (LookupError, TimeoutError, CommandError) as error:
+        sys.exit(str(error))
