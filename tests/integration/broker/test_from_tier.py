@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import time
 from pathlib import Path
 
 from gantry_broker.tier.core.values import State
@@ -12,7 +14,30 @@ from gantry_protocol.records import decode_record
 from gantry_protocol.tier.chain import TAKE_EPOCHS
 from support.broker_cluster import TOPIC, bodies, eventually, pull_command, send_command
 from support.from_tier import GroupFromTier
+from support.loopback_controller import GROUP
+from support.patience import PATIENCE_S
+from support.pops import POP, named, receipts
 from support.tiered_cluster import UID, TieredCluster
+from support.transactions import COMMIT, HEARTBEAT, claim, half
+
+LATER, DELAY_MS = "later", 4_000
+INVISIBLE_MS = 3_000
+
+
+def texts(ext: dict[str, object]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in ext.items()
+    }
+
+
+def pop_command() -> RemotingCommand:
+    own = {"topic": TOPIC, "queueId": 0, "invisibleTime": INVISIBLE_MS, "bornTime": _now_ms()}
+    return request(RequestCode.POP_MESSAGE, texts({**POP, **own}))
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def commit_command(offset: int) -> RemotingCommand:
@@ -140,3 +165,48 @@ async def test_a_second_group_is_refused(tmp_path: Path) -> None:
             )
             assert not second.controller.group.master_id
         assert (first.chain().owner, first.chain().taken_v) == ("new", chain.taken_v)
+
+
+async def test_what_was_under_way_goes_on(tmp_path: Path) -> None:
+    """A message in somebody's hands, one that is not due yet, and a transaction that is open."""
+    (tmp_path / "old").mkdir()
+    async with TieredCluster(tmp_path / "old") as old:
+        client = await old.client(old.master)
+        for body in (b"acknowledged", b"in hand"):
+            assert (await client.call(send_command(body))).code == 0
+        held = receipts(await client.call(pop_command()))
+        assert list(held) == ["acknowledged", "in hand"]
+        receipt = held["acknowledged"].replace("broker-a", GROUP)
+        ack = request(RequestCode.ACK_MESSAGE, texts({**named(receipt), "topic": TOPIC}))
+        assert (await client.call(ack)).code == 0
+        due = send_command(b"due later", LATER)
+        assert due.ext is not None
+        due.ext["i"] = f"TIMER_DELAY_MS\x01{DELAY_MS}\x02"
+        sent_ms = time.time() * 1000
+        assert (await client.call(due)).code == 0
+        assert (await client.call(request(RequestCode.HEART_BEAT, None, HEARTBEAT))).code == 0
+        opened = request(RequestCode.SEND_MESSAGE_V2, texts(half(topic=LATER, queue_id=0)), b"half")
+        opened = await client.call(opened)
+        assert opened.code == 0, opened.remark
+        await eventually(old.caught_up, "everything confirmed is in the tier")
+        bucket = tmp_path / "bucket"
+    shutil.move(tmp_path / "old" / "bucket", bucket)
+    shutil.rmtree(tmp_path / "old")
+    async with GroupFromTier(tmp_path / "new", bucket) as new:
+        client = await new.client(new.master)
+        popped: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while not popped:
+                answer = await client.call(pop_command())
+                popped = {} if answer.code else receipts(answer)
+        assert list(popped) == ["in hand"]
+        ended = request(RequestCode.END_TRANSACTION, texts(claim(opened, COMMIT, topic=LATER)))
+        assert (await client.call(ended)).code == 0
+        found: dict[bytes, float] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found) < 2:
+                answer = await client.call(pull_command(len(found), LATER, wait_ms=500))
+                now_ms = time.time() * 1000
+                found |= dict.fromkeys(bodies(answer), now_ms)
+        assert found.keys() == {b"due later", b"half"}
+        assert found[b"due later"] >= sent_ms + DELAY_MS
