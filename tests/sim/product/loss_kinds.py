@@ -323,9 +323,9 @@ class LossRun(ProductRun):
         self._watch.is_over = True
         self._watch = Watch(self._cluster)
 
-    def _declare_anew(self) -> None:
+    def _declare_anew(self, uid: str = "u1") -> None:
         wish = {
-            "uid": "u1",
+            "uid": uid,
             "replicas": self._cluster.replicas,
             "minInSyncReplicas": self._cluster.min_in_sync,
         }

@@ -8,6 +8,7 @@ from sim.product.asked_kinds import AskedRun
 from sim.product.disk_kinds import DisksRun
 from sim.product.fence_kinds import FencedRun
 from sim.product.fleet_kinds import FleetRun
+from sim.product.from_tier_kinds import FromTierRun
 from sim.product.loss_kinds import AdoptedRun, LossRun
 from sim.product.operated_kinds import GroupsRun, OperatorRun, OwnersRun, SleepersRun
 from sim.product.rot_kinds import RottenRun
@@ -25,6 +26,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "fenced": FencedRun,
     "tier": TierRun,
     "losing": LosingRun,
+    "from-tier": FromTierRun,
     "quorum": kinds.QuorumRun,
     "admin": kinds.AdminRun,
     "rejoin": kinds.RejoinRun,

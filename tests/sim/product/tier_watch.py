@@ -49,10 +49,14 @@ class TierWatch:
         self.place = tier_place(cluster_name, shard)
         self.chain = empty(self.place)
         self._bucket = bucket
-        self._watch = watch
         self._sums = {0: self.chain.crc}  # of versions
         bucket.put = self._written
         bucket.deleted = self._deleted
+        self.goes_on(watch)
+
+    def goes_on(self, watch: Watch) -> None:
+        """From now on what this one says was confirmed counts."""
+        self._watch = watch
         watch.more.append(self._look)
 
     @property
