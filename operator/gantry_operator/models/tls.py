@@ -52,8 +52,8 @@ class ListenerTlsWish(Model):
         max_length=253,
         description=(
             "Name of a Secret with tls.crt and tls.key, as of spec.tls, read again when it "
-            "changes. The operator reads tls.crt. Pods do not wait for it. Default: that of "
-            "spec.tls."
+            "changes. The operator reads both, to say if they do not serve together, and keeps "
+            "neither. Pods do not wait for it. Default: that of spec.tls."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

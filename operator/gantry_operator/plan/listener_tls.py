@@ -20,7 +20,7 @@ from gantry_operator.plan.observed import CertificateView
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gantry_operator.models import BrokerGroup
     from gantry_operator.models.listeners import ListenerWish
@@ -32,7 +32,7 @@ LOOK_S = 60.0
 _CERT, _KEY = "tls.crt", "tls.key"
 _ADVICE = {
     "Missing": "create it, of the type kubernetes.io/tls",
-    "Unusable": "put a pair of certificate and key in PEM there",
+    "Unusable": "put a certificate and its own key in PEM there",
 }
 
 
@@ -46,8 +46,17 @@ def secrets_of(listeners: Iterable[ListenerWish]) -> tuple[str, ...]:
     return tuple(sorted({name for name in named if name is not None}))
 
 
-def judged(secret: str, data: Mapping[str, str]) -> CertificateView:
-    """The judgement of a Secret that exists, by its entries in base64; the key is not kept."""
+def judged(
+    secret: str, data: Mapping[str, str], fault_of: Callable[[bytes, bytes], str | None]
+) -> CertificateView:
+    """The judgement of a Secret that exists; the key is not kept.
+
+    Args:
+        secret: its name.
+        data: its entries in base64.
+        fault_of: what keeps a certificate and a private key from serving together, for people;
+            None: nothing that is known.
+    """
     try:
         cert, key = (base64.b64decode(data[name], validate=True) for name in (_CERT, _KEY))
         ends = not_after(cert.decode("ascii"))
@@ -62,6 +71,8 @@ def judged(secret: str, data: Mapping[str, str]) -> CertificateView:
         return CertificateView(secret, "Unusable", f"its {_CERT} {text}")
     if b"PRIVATE KEY-----" not in key:
         return CertificateView(secret, "Unusable", f"its {_KEY} holds no private key in PEM")
+    if (fault := fault_of(cert, key)) is not None:
+        return CertificateView(secret, "Unusable", fault)
     return CertificateView(secret, "Read", ends=int(ends.timestamp()))
 
 

@@ -84,7 +84,7 @@ class Reason(StrEnum):
 
     CERTIFICATE_UNUSABLE = (
         "CertificateUnusable",
-        "The Secret of a listener is missing, holds no certificate, or one that has ended.",
+        "The Secret of a listener is missing, holds no certificate with its key, or an ended one.",
     )
 
     # GroupsServed

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gantry_protocol.process import log
+from gantry_protocol.tls.pairs import pair_fault
 
 from gantry_operator.api.errors import ApiError, NotFound
 from gantry_operator.api.kinds import SECRET
@@ -63,4 +64,4 @@ class Certificates:
         except ApiError as error:
             _log.debug("certificate not read", namespace=namespace, secret=name, error=error)
             return CertificateView(name, "Unread")
-        return judged(name, body.get("data") or {})
+        return judged(name, body.get("data") or {}, pair_fault)

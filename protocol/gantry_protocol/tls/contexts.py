@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process import log
+from gantry_protocol.tls.pairs import MISMATCHES, because
 from gantry_protocol.tls.validity import not_after
 
 LOOK_S = 1.0
@@ -200,10 +201,10 @@ def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         # With a password, a key that needs one would be asked for at the terminal.
         context.load_cert_chain(cert, key, password="")
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
+        if error.reason in MISMATCHES:
             why = f"the key in {key} is not that of the certificate in {cert}"
         else:
-            why = f"the certificate in {cert} or the key in {key} does not read ({error.reason})"
+            why = f"the certificate in {cert} or the key in {key} does not read{because(error)}"
         raise ConfigError(f"TLS cannot be served: {why}; put a pair there.") from error
     except OSError as error:
         raise ConfigError(f"The TLS files {cert} and {key} cannot be read: {error}.") from error

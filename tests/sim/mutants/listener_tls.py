@@ -10,6 +10,7 @@ PLAN = "gantry_operator.plan.listener_tls"
 SETTINGS = "unit/protocol/tls/test_listeners.py"
 SERVED = "integration/protocol/test_listener_tls.py"
 OPERATED = "unit/operator/test_listener_tls.py"
+PAIRS = "unit/protocol/tls/test_pairs.py"
 
 
 def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
@@ -112,5 +113,21 @@ MUTANTS = (
         '"optional": True,',
         "",
         f"{OPERATED}::TestPods::test_doors_and_brokers_listen_at_ports_of_their_own",
+    ),
+    _mutant(
+        "another-key-is-none-of-our-business",
+        "a key of another certificate is told by a log line in a pod, and by no condition",
+        f"{PLAN}:judged",
+        "(fault := fault_of(cert, key)) is not None",
+        "(fault := fault_of(cert, key)) is None and fault is not None",
+        f"{OPERATED}::TestCertificates::test_a_key_of_another_certificate_is_said_and_what_to_do",
+    ),
+    _mutant(
+        "only-keys-of-one-kind-are-compared",
+        "an RSA key beside an elliptic-curve certificate is said not to read",
+        "gantry_protocol.tls.pairs:pair_fault",
+        "if error.reason in MISMATCHES:",
+        'if error.reason == "KEY_VALUES_MISMATCH":',
+        f"{PAIRS}::test_a_key_of_another_certificate_is_said_to_be_one",
     ),
 )

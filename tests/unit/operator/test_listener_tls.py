@@ -23,6 +23,7 @@ from gantry_operator.plan.observed import BrokerObserved, CertificateView
 from gantry_operator.reconcile.certificates import FRESH_S, Certificates
 from gantry_protocol.process.config import load_settings
 from gantry_protocol.tls.listeners import ListenerChoice, ListenerSettings
+from gantry_protocol.tls.pairs import pair_fault
 from gantry_protocol.tls.settings import TlsMode
 from support.certificates import Authority
 from unit.operator.fake_api import FakeApi
@@ -287,16 +288,38 @@ class TestCertificates:
     def test_what_is_no_good_is_said(
         self, authority: Authority, other: dict[str, bytes | None], said: str
     ) -> None:
-        found = judged("public", entries(authority, **other))
+        found = judged("public", entries(authority, **other), pair_fault)
         assert (found.state, found.text) == ("Unusable", said)
         assert "secret words" not in repr(found)
 
+    def test_a_key_of_another_certificate_is_said_and_what_to_do(
+        self, authority: Authority
+    ) -> None:
+        """The condition has one sentence, and no byte of the key."""
+        key = authority.issue("other").key.read_bytes()
+        found = judged("public", entries(authority, tls_key=key), pair_fault)
+        for seen in (
+            broker_world(brokers(**clients()), controllers=controllers(**clients())),
+            controller_world(controllers(**clients())),
+        ):
+            assert told(changed(cast("Any", seen), certificates=(found,)), "ListenersServed") == (
+                "False",
+                "CertificateUnusable",
+                (
+                    "Listener outside: Secret public is no good, its tls.key is not the key of its "
+                    "tls.crt: put a certificate and its own key in PEM there; pods show the last "
+                    "good certificate that they had."
+                ),
+            )
+        for line in key.decode().splitlines()[1:-1]:
+            assert line not in repr(found)
+
     def test_no_base64_is_no_good(self) -> None:
-        found = judged("public", {"tls.crt": "%", "tls.key": "%"})
+        found = judged("public", {"tls.crt": "%", "tls.key": "%"}, pair_fault)
         assert (found.state, found.text) == ("Unusable", "its entries are no base64")
 
     def test_the_end_is_read(self, authority: Authority) -> None:
-        found = judged("public", entries(authority))
+        found = judged("public", entries(authority), pair_fault)
         assert found.state == "Read"
         left = dt.datetime.fromtimestamp(found.ends, dt.UTC) - dt.datetime.now(dt.UTC)
         assert dt.timedelta(hours=47) < left <= dt.timedelta(hours=48)
@@ -364,7 +387,9 @@ def put(api: FakeApi, data: dict[str, str] | None) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.looptime
-async def test_secrets_are_read_by_name_and_seldom(authority: Authority) -> None:
+async def test_secrets_are_read_by_name_and_seldom(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
     api = FakeApi()
     read = Certificates(api)
 
@@ -384,6 +409,15 @@ async def test_secrets_are_read_by_name_and_seldom(authority: Authority) -> None
     put(api, {})
     await asyncio.sleep(FRESH_S)
     assert await state() == "Unusable"
+    good = entries(authority)
+    key = authority.issue("other").key.read_bytes()
+    put(api, good | {"tls.key": base64.b64encode(key).decode()})
+    await asyncio.sleep(FRESH_S)
+    assert await state() == "Unusable", "the key is another's"
+    put(api, good)
+    await asyncio.sleep(FRESH_S)
+    assert await state() == "Read"
+    assert "PRIVATE KEY" not in caplog.text
 
 
 @pytest.mark.asyncio

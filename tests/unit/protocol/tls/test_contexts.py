@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.tls.contexts import LOOK_S, Certificate, Followed, client_context
 from gantry_protocol.tls.process import NO_TLS, Tls, TlsCollector
@@ -61,6 +63,17 @@ def test_every_cut_of_a_certificate_is_refused(authority: Authority) -> None:
             not_after(ssl.DER_cert_to_PEM_cert(der[:size]))
 
 
+def rsa_key(directory: Path) -> Path:
+    """A key of another kind than those that `Authority` makes."""
+    key = rsa.generate_private_key(65537, 2048)
+    file = directory / "rsa.key"
+    form = serialization.PrivateFormat.PKCS8
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    )
+    return file
+
+
 def test_files_that_are_no_good_are_one_sentence_without_the_key(
     authority: Authority, tmp_path: Path
 ) -> None:
@@ -69,6 +82,7 @@ def test_files_that_are_no_good_are_one_sentence_without_the_key(
     words.write_text("no certificate")
     cases = [
         (Pair(good.cert, other.key), "is not that of the certificate"),
+        (Pair(good.cert, rsa_key(tmp_path)), "is not that of the certificate"),
         (Pair(tmp_path / "none", good.key), "none cannot be read: No such file"),
         (Pair(good.cert, tmp_path / "none"), "none cannot be read: No such file"),
         (Pair(words, good.key), "words is no good: it holds no certificate"),
@@ -80,6 +94,7 @@ def test_files_that_are_no_good_are_one_sentence_without_the_key(
         with pytest.raises(ConfigError, match=said) as error:
             Certificate(*pair, None)
         assert secret not in str(error.value)
+        assert "None" not in str(error.value)
         assert str(error.value).endswith(".")
     with pytest.raises(ConfigError, match="words holds no certificate"):
         client_context(words, None, None, None)
