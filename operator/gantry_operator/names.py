@@ -140,6 +140,9 @@ FIRST_LISTENER_PORT: Final = 10930
 FIRST_DIRECT_PORT: Final = 10940
 """Of the first listener with TLS of its own, at a broker behind a door; each further one has the
 next. The door has it at `FIRST_LISTENER_PORT` and on, as a broker without a door has."""
+FIRST_SHARD_LISTENER_PORT: Final = 11200
+"""Of the first shard at the first listener with TLS of its own; each further shard has the next,
+and each further listener begins `MAX_SHARDS` later."""
 OPERATOR_HTTP_PORT: Final = 8080
 
 DATA_DIR: Final = "/var/lib/gantry"
@@ -277,6 +280,14 @@ def listener_port(listener: str) -> str:
 def direct_port(listener: str) -> str:
     """Name of the port of a broker behind a door where a listener leads to that replica."""
     return f"to-{listener}"
+
+
+def shard_listener_port(listener: str, index: int) -> str:
+    """Name of the port of a broker where a listener leads to a shard; at most 15 characters.
+
+    No other port's name is one of a listener with a number behind it.
+    """
+    return f"{listener}-{index}"
 
 
 def listener_volume(listener: str) -> str:

@@ -185,6 +185,8 @@ class BrokerSettings(
         further = [first + place for first in firsts for place in range(len(found))]
         if further and max(further) > PORT_MAX:
             raise ValueError(f"listeners would end at port {max(further)}: begin at a lower one")
+        if len(set(further)) < len(further):
+            raise ValueError(f"listeners would share ports: begin them {len(found)} apart or more")
         return port_map(self.groups, self.remoting_port, (*taken, *further))
 
     @property

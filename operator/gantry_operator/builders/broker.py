@@ -22,8 +22,9 @@ from gantry_operator.builders.tls import (
 from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+    from gantry_operator.builders.listeners import OwnPort
     from gantry_operator.builders.meta import Manifest
     from gantry_operator.models import BrokerGroup, ControllerGroup
 
@@ -175,14 +176,14 @@ def _workload(
             *(STORE_ENV if store else ()),
             *tier_env(group),
             *tls_env(group.spec.tls),
-            *_listeners(group, door=door),
+            *_listeners(group, shards, door=door),
             *member_env(group.spec.member_tls),
             *(() if live else pods.settings(settings_of(group.spec.retention, "retention"))),
         ),
         ports=(
             *_ports(shards, door=door),
             *(STORE_PORTS if store else ()),
-            *_listener_ports(group, door=door),
+            *_listener_ports(group, shards, door=door),
         ),
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
@@ -211,26 +212,28 @@ def _hosted(name: str, shards: int | None) -> tuple[Manifest, ...]:
 
 
 def _ports(shards: int | None, *, door: bool) -> tuple[tuple[str, int], ...]:
-    """Container ports; those of shards need no names, and would be up to a hundred."""
+    """Container ports; those of shards inside need no names, and would be up to a hundred."""
     if shards is not None:
         return PORTS_OF_ALL_SHARDS
     return PORTS_BEHIND_DOOR if door else PORTS
 
 
-def _listener_ports(group: BrokerGroup, *, door: bool) -> tuple[tuple[str, int], ...]:
-    """The broker's, of listeners with TLS of their own."""
+def _listener_ports(
+    group: BrokerGroup, shards: int | None, *, door: bool
+) -> tuple[tuple[str, int], ...]:
+    """The broker's, of listeners with TLS of their own; Services lead to them by name."""
     if door:
         return tuple((names.direct_port(own.name), own.behind) for own in own_ports(group))
-    return _entrances(group)
+    return _entrances(own_ports(group, shards))
 
 
-def _entrances(group: BrokerGroup) -> tuple[tuple[str, int], ...]:
-    return tuple((names.listener_port(own.name), own.entrance) for own in own_ports(group))
+def _entrances(ports: Iterable[OwnPort]) -> tuple[tuple[str, int], ...]:
+    return tuple(port for own in ports for port in own.entrances())
 
 
-def _listeners(group: BrokerGroup, *, door: bool) -> tuple[Manifest, ...]:
-    """Settings of the broker."""
-    ports = ((own.name, own.behind if door else own.entrance) for own in own_ports(group))
+def _listeners(group: BrokerGroup, shards: int | None, *, door: bool) -> tuple[Manifest, ...]:
+    """Settings of the broker; with shards they name the port of the first."""
+    ports = ((own.name, own.behind if door else own.entrance) for own in own_ports(group, shards))
     return listener_env(group.spec.clients.listeners, ports)
 
 
@@ -253,7 +256,7 @@ def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Man
             *tls_env(group.spec.tls),
             *listener_env(listeners, entrances),
         ),
-        ports=(*DOOR_PORTS, *_entrances(group)),
+        ports=(*DOOR_PORTS, *_entrances(own_ports(group))),
         http_port=names.DOOR_HTTP_PORT,
         resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
     )

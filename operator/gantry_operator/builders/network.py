@@ -57,7 +57,7 @@ def broker_policy(
     """The policy of a broker group's pods; none if it is switched off.
 
     With `fronts`, those of the namespace may reach the store and pass clients on. With `shards`,
-    clients come in at a range of so many ports.
+    clients come in at a range of so many ports, and at one for each listener with its own.
     """
     wish = group.spec.network_policy
     if not wish.enabled:
@@ -75,7 +75,8 @@ def broker_policy(
         way_in = _rule((names.BROKER_REMOTING_PORT, names.DOOR_PORT, *outside), entering)
         http = _rule((names.BROKER_HTTP_PORT, names.DOOR_HTTP_PORT), _peers(wish.metrics_from))
     else:
-        way_in = _ports_from(names.FIRST_SHARD_PORT, shards, entering)
+        firsts = (own.entrance for own in own_ports(group, shards))
+        way_in = _ports_from((names.FIRST_SHARD_PORT, *firsts), shards, entering)
         http = _rule((names.BROKER_HTTP_PORT,), _peers(wish.metrics_from))
     rules = [
         way_in,
@@ -93,7 +94,7 @@ def front_policy(group: FrontGroup) -> list[Manifest]:
     if not wish.enabled:
         return []
     name, component = group.metadata.name, names.FRONT
-    clients = _ports_from(names.FIRST_FRONT_PORT, group.spec.ports, _peers(wish.clients_from))
+    clients = _ports_from((names.FIRST_FRONT_PORT,), group.spec.ports, _peers(wish.clients_from))
     policy = owned(group, component, *_KIND, names.front_deployment(name))
     rules = [clients, _rule((names.FRONT_HTTP_PORT,), _peers(wish.metrics_from))]
     return [_sealed(policy, names.selector(component, name), rules)]
@@ -117,10 +118,11 @@ def _rule(ports: tuple[int, ...], peers: list[Manifest]) -> Manifest:
     return rule | ({"from": peers} if peers else {})
 
 
-def _ports_from(first: int, count: int, peers: list[Manifest]) -> Manifest:
-    """Lets these peers reach a range of ports."""
-    rule = _rule((first,), peers)
-    rule["ports"][0]["endPort"] = first + count - 1
+def _ports_from(firsts: tuple[int, ...], count: int, peers: list[Manifest]) -> Manifest:
+    """Lets these peers reach ranges of so many ports each."""
+    rule = _rule(firsts, peers)
+    for entry in rule["ports"]:
+        entry["endPort"] = entry["port"] + count - 1
     return rule
 
 

@@ -164,12 +164,6 @@ SHARD_RULES = (
         lambda spec: spec.shards is None or spec.clients.route != "Master",
     ),
     Rule(
-        "!has(self.shards) || !has(self.clients.listeners) ||"
-        " self.clients.listeners.all(l, !has(l.tls))",
-        "tls of a listener leads to one group, and with shards there are many: set spec.tls",
-        lambda spec: spec.shards is None or all(one.tls is None for one in spec.clients.listeners),
-    ),
-    Rule(
         "!has(self.shards) || !has(self.switchover)",
         "switchover moves the mastership of one group, and with shards there are many: remove it, "
         "and move one by the admin API of the controllers (POST /v1/groups/CLUSTER/NAME_0/elect)",

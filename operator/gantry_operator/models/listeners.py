@@ -59,7 +59,7 @@ class ListenerWish(Model):
     tls: ListenerTlsWish | None = Field(
         default=None,
         description=(
-            "TLS of this listener, at a port of its own of the pods. A change restarts them one by "
+            "TLS of this listener, at ports of its own of the pods. A change restarts them one by "
             "one; one of the Secret does not. Default: as spec.tls."
         ),
         json_schema_extra=NOT_NULLABLE,

@@ -129,17 +129,28 @@ def shared_listeners(
     current = load.revision is not None and not load.outdated()
     workload = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     there = _port_names(workload or {})
+    shards = group.spec.shards is not None
     return frozenset(
         listener.name
         for listener in group.spec.clients.listeners
         if listener.tls is not None
         and _target(seen, listener.name) in SHARED_PORTS
-        and not (current and names.listener_port(listener.name) in there)
+        and not (current and _first_port(listener.name, shards=shards) in there)
     )
 
 
+def _first_port(listener: str, *, shards: bool) -> str:
+    """The listener's own port of a pod, or its first; the template has all of them, or none."""
+    if shards:
+        return names.shard_listener_port(listener, 0)
+    return names.listener_port(listener)
+
+
 def _target(seen: BrokerObserved, listener: str) -> object:
-    """The port that the Service of a listener leads to now; None for none that is there."""
+    """The port that the Service of a listener leads to now; None for none that is there.
+
+    Of shards it is that of the first. All lead to the listener's own ports, or none does.
+    """
     service = names.listener_service(seen.meta.name, listener)
     live = seen.objects.get(("Service", service)) or {}
     ports: list[Body] = (live.get("spec") or {}).get("ports") or []

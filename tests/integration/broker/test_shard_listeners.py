@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from gantry_operator import names
+from gantry_operator.builders import broker_objects
+from gantry_operator.models import BrokerGroup, ControllerGroup
 from gantry_operator.plan.actions import Declare
 from gantry_operator.plan.observed import BrokerObserved
 from gantry_protocol.admin import GroupView
@@ -21,6 +23,7 @@ from gantry_protocol.admin_client.outcomes import NotDeclared
 from gantry_protocol.command import request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.tls.process import NO_TLS, Tls
 from support.broker_cluster import send_command
 from support.broker_processes import Process, own_network
 from support.controller_quorum import CLUSTER, Quorum
@@ -43,10 +46,26 @@ class NodePort(Relay):
 
 
 class World:
-    """Three processes with a member of each shard, each on a node of its own."""
+    """Three processes with a member of each shard, each on a node of its own.
 
-    def __init__(self, directory: Path) -> None:
-        self.quorum = Quorum(directory, size=1, listeners="outside=0", quorum_key_file=KEY.file)
+    Args:
+        directory: of everything.
+        listener: as it is wished.
+        env: more settings of the brokers.
+        quorum: more settings of the controller.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        listener: dict[str, Any] | None = None,
+        env: dict[str, str] | None = None,
+        **quorum: Any,
+    ) -> None:
+        self._listener, self._env = listener or LISTENER, env or {}
+        self.quorum = Quorum(
+            directory, size=1, listeners="outside=0", quorum_key_file=KEY.file, **quorum
+        )
         self.ips = [f"{own_network()}.{number}" for number in (1, 2, 3)]
         self.processes: list[Process] = []
         self.views: dict[str, GroupView | NotDeclared] = dict.fromkeys(NAMES, NotDeclared())
@@ -61,12 +80,24 @@ class World:
         for ordinal, ip in enumerate(self.ips):
             self.processes.append(self._process(ordinal, ip))
             for index in range(SHARDS):
-                port = names.FIRST_SHARD_PORT + index
+                port = self.target(index)
                 self._of_all[ordinal, index] = of_all = NodePort((self._other(ordinal), port))
                 await of_all.start(ip, OF_ALL + index)
                 own = NodePort((ip, port))
                 await own.start(ip, OWN + 100 * ordinal + index)
                 self._own.append(own)
+
+    def target(self, index: int) -> int:
+        """The port of pods where the listener's Services lead, for a shard."""
+        made = broker_objects(
+            self._wish, self._controllers, image="i", replicas=REPLICAS, shards=SHARDS
+        )
+        service = names.listener_service("orders", "outside")
+        (ports,) = [one["spec"]["ports"] for one in made if one["metadata"]["name"] == service]
+        target: int | str = ports[index]["targetPort"]
+        (container,) = made[-1]["spec"]["template"]["spec"]["containers"]
+        named = {port["name"]: port["containerPort"] for port in container["ports"]}
+        return target if isinstance(target, int) else named[target]
 
     def _other(self, ordinal: int) -> str:
         """A pod that is not on that node, since any may be led to."""
@@ -84,6 +115,7 @@ class World:
             GANTRY_REMOTING_PORT=str(names.FIRST_SHARD_PORT),
             GANTRY_HA_PORT="10912",
             GANTRY_HTTP_PORT="10913",
+            **self._env,
         )
 
     async def stop(self) -> None:
@@ -103,12 +135,20 @@ class World:
 
     # ---- the operator
 
+    @property
+    def _wish(self) -> BrokerGroup:
+        return brokers(shards=SHARDS, clients={"listeners": [self._listener]})
+
+    @property
+    def _controllers(self) -> ControllerGroup:
+        return controllers(clients={"listeners": [self._listener]})
+
     def _seen(self) -> BrokerObserved:
-        wish = brokers(shards=SHARDS, clients={"listeners": [LISTENER]})
         pods = tuple(pod(n, role=None, shards=SHARDS, host_ip=ip) for n, ip in enumerate(self.ips))
         views = {n: self.views[name] for n, name in enumerate(NAMES)}
-        quorum = controllers(clients={"listeners": [LISTENER]})
-        seen = shard_world(SHARDS, group=wish, controllers=quorum, pods=pods, views=views)
+        seen = shard_world(
+            SHARDS, group=self._wish, controllers=self._controllers, pods=pods, views=views
+        )
         for ordinal in (None, *range(REPLICAS)):
             service = names.listener_service("orders", "outside", ordinal)
             first = OF_ALL if ordinal is None else OWN + 100 * ordinal
@@ -153,10 +193,10 @@ class World:
 
     # ---- a client outside
 
-    async def route(self) -> dict[str, str]:
+    async def route(self, tls: Tls = NO_TLS) -> dict[str, str]:
         """The addresses of masters, as a client is told that comes in by the listener."""
         controller = await self.quorum.led()
-        client = RemotingClient()
+        client = RemotingClient(tls=tls)
         await client.connect(f"127.0.0.1:{controller.ports['listener-outside']}")
         try:
             answer = await client.call(request(105, {"topic": "TBW102"}), PATIENCE_S)
@@ -178,13 +218,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         await made.stop()
 
 
-async def sent_to(address: str) -> str:
+async def sent_to(address: str, tls: Tls = NO_TLS) -> str:
     """The shard that takes a message there, once one does."""
     async with asyncio.timeout(PATIENCE_S):
         for number in itertools.count():
-            client = RemotingClient()
+            client = RemotingClient(tls=tls)
             try:
-                await client.connect(address, 1.0)
+                await client.connect(address, 3.0)
                 answer = await client.call(send_command(f"{number}".encode()), 3.0)
                 if answer.code == 0:
                     assert answer.ext is not None

@@ -10,6 +10,7 @@ PLAN = "gantry_operator.plan.listener_tls"
 SETTINGS = "unit/protocol/tls/test_listeners.py"
 SERVED = "integration/protocol/test_listener_tls.py"
 OPERATED = "unit/operator/test_listener_tls.py"
+SHARDED = "unit/operator/test_shard_listener_tls.py"
 PAIRS = "unit/protocol/tls/test_pairs.py"
 
 
@@ -129,5 +130,45 @@ MUTANTS = (
         "if error.reason in MISMATCHES:",
         'if error.reason == "KEY_VALUES_MISMATCH":',
         f"{PAIRS}::test_a_key_of_another_certificate_is_said_to_be_one",
+    ),
+    _mutant(
+        "shards-are-served-in-clear-outside",
+        "a listener's Services lead to the ports of those inside, where no TLS is spoken",
+        "gantry_operator.builders.listeners:_shard_ports",
+        "target = number if listener is None else",
+        "target = number if True else",
+        f"{SHARDED}::TestPods::test_each_shard_has_a_port_for_each_listener_with_its_own",
+    ),
+    _mutant(
+        "listeners-of-shards-run-into-each-other",
+        "the second shard of a listener has the port of another listener, and no broker starts",
+        "gantry_operator.builders.listeners:own_ports",
+        "n * names.MAX_SHARDS",
+        "n",
+        f"{SHARDED}::TestPods::test_as_many_as_there_may_be_have_ports_apart",
+    ),
+    _mutant(
+        "a-policy-closes-the-ports-of-shards-outside",
+        "who comes in by a listener is dropped on the last step of the way",
+        "gantry_operator.builders.network:broker_policy",
+        "(names.FIRST_SHARD_PORT, *firsts)",
+        "(names.FIRST_SHARD_PORT,)",
+        f"{SHARDED}::TestPods::test_each_port_is_open_to_clients",
+    ),
+    _mutant(
+        "shards-never-come-to-tls",
+        "a listener of shards that gets TLS is served without it for ever",
+        f"{PLAN}:_first_port",
+        "if shards:",
+        "if False:",
+        f"{SHARDED}::TestChange::test_a_listener_serves_as_before_until_every_pod_has_its_ports",
+    ),
+    _mutant(
+        "ports-of-listeners-may-overlap",
+        "a broker ends at its start with a port in use, its own",
+        "gantry_broker.host.settings:BrokerSettings.port_map",
+        "if len(set(further)) < len(further):",
+        "if False:",
+        f"{SETTINGS}::test_ports_of_many_groups_are_apart",
     ),
 )

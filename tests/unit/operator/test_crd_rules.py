@@ -95,6 +95,7 @@ NODES = {"type": "NodePort", "advertisedAddress": "mq.example.com"}
 
 ACCEPTED = [
     ("brokergroup", group(shards=3, clients=outside()), None),
+    ("brokergroup", group(shards=3, clients=outside((False, True), {"secretName": "a"})), None),
     ("brokergroup", group(), None),
     ("brokergroup", group(name="a" * 45), None),
     ("brokergroup", group(replication={}), None),
@@ -196,12 +197,6 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
     ("brokergroup", "shards is fixed", group(shards=1), group()),
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
     ("brokergroup", "clients.route Master", group(shards=3, clients={"route": "Master"}), None),
-    (
-        "brokergroup",
-        "tls of a listener leads to one group",
-        group(shards=3, clients=outside(tls={"secretName": "a"})),
-        None,
-    ),
     *(
         (kind, "a listener leads", make(clients=outside(plain), **tls), None)
         for kind, make in (("brokergroup", group), ("controllergroup", quorum))

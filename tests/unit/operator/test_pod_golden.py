@@ -38,11 +38,24 @@ SETTINGS: Json = {
     "config": {"max_batch_messages": "7", "lock_wait_s": "1"},
     "retention": {"hours": 5, "whenFull": "Refuse"},
 }
+
+
+def _listening(**facts: Any) -> Json:
+    """Three shards, with clients outside of the cluster."""
+    listener = {"name": "outside", "type": "NodePort", "allowPlain": True} | facts
+    return {"shards": 3, "clients": {"listeners": [listener]}}
+
+
 SPECS: dict[str, tuple[type[BrokerGroup | ControllerGroup | FrontGroup], Json]] = {
     "broker": (BrokerGroup, {}),
     "broker placed": (BrokerGroup, PLACED),
     "broker without a door": (BrokerGroup, {"clients": {"route": "Pod"}}),
     "broker with shards": (BrokerGroup, {"shards": 3, "clients": {"route": "Pod"}}),
+    "broker with shards and a listener": (BrokerGroup, _listening()),
+    "broker with shards and a listener with TLS": (
+        BrokerGroup,
+        _listening(tls={"secretName": "public"}),
+    ),
     "broker with a tier and TLS": (
         BrokerGroup,
         {

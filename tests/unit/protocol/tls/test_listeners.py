@@ -137,10 +137,12 @@ def test_brokers_and_doors_take_them(model: type[ListenerSettings]) -> None:
         ("outside=11101", "group 'g_1' would listen at port 11101, which this process needs"),
         ("outside=11097", "group 'g_0' would listen at port 11100, which this process needs"),
         ("outside=65533", "listeners would end at port 65536"),
+        ("outside=11200,other=11203", "listeners would share ports: begin them 4 apart"),
     ],
 )
 def test_ports_of_many_groups_are_apart(listeners: str, said: str) -> None:
     given = {"groups": "g_[0-3]", "controllers": "c", "remoting_port": "11100"}
-    assert load_settings(BrokerSettings, given | {"listeners": "outside=11104"}, {}).port_map
+    for good in ("outside=11104", "outside=11200,other=11204", "outside=0,other=0"):
+        assert load_settings(BrokerSettings, given | {"listeners": good}, {}).port_map
     with pytest.raises(ConfigError, match=said):
         load_settings(BrokerSettings, given | {"listeners": listeners}, {})
