@@ -36,6 +36,11 @@ class TlsCluster(CliCluster):
     def renew(self, secret_name: str = SECRET, name: str = NAME) -> Pair:
         """A new certificate for a name, in the Secret."""
         pair = self.authority.issue(name)
+        self.put(secret_name, pair)
+        return pair
+
+    def put(self, secret_name: str, pair: Pair) -> None:
+        """These files in the Secret."""
         files = {"tls.crt": pair.cert, "tls.key": pair.key, "ca.crt": self.authority.file}
         secret = {
             "apiVersion": "v1",
@@ -47,7 +52,6 @@ class TlsCluster(CliCluster):
             },
         }
         self.gantry_applies(yaml.safe_dump(secret))
-        return pair
 
     def pods(self) -> dict[str, dict[str, str]]:
         """By name: uid and address of every pod."""

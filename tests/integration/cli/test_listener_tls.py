@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.certificates import Pair
 from support.cli_cluster import ROOT, settled
 from support.tls_cluster import TlsCluster, is_ready
 
@@ -23,11 +24,15 @@ OWN = LISTENER | {"tls": {"secretName": SECRET}}
 
 
 class Cluster(TlsCluster):
-    def listen(self, listener: dict[str, Any]) -> None:
-        """Wish for the example's resources with a listener."""
+    broker_ports = (10930, 10940)
+
+    def listen(self, listener: dict[str, Any], **group: Any) -> None:
+        """Wish for the example's resources with a listener, and with more of the BrokerGroup."""
         for name in ("controllergroup", "brokergroup"):
             body = yaml.safe_load((ROOT / f"examples/{name}.yaml").read_text("utf-8"))
             body["spec"]["clients"] = {"listeners": [listener]}
+            if name == "brokergroup":
+                body["spec"] |= group
             self.gantry_applies(yaml.safe_dump(body))
 
     def ports(self) -> list[tuple[str, int]]:
@@ -35,13 +40,22 @@ class Cluster(TlsCluster):
         return [
             (pod["ip"], port)
             for name, pod in self.pods().items()
-            for port in ((10930, 10940) if "broker" in name else (10930,))
+            for port in (self.broker_ports if "broker" in name else (10930,))
         ]
 
-    def certificates(self) -> set[str]:
-        """The certificates there; "" for none."""
+    def services(self) -> list[tuple[str, int]]:
+        """All ports of the listener's Services of the BrokerGroup."""
+        return [
+            (one["spec"]["clusterIP"], port["port"])
+            for one in self.object("services")["items"]
+            if "orders-at-outside" in one["metadata"]["name"]
+            for port in one["spec"]["ports"]
+        ]
+
+    def certificates(self, ports: list[tuple[str, int]] | None = None) -> set[str]:
+        """The certificates there, or at these ports; "" for none."""
         found = set()
-        for port in self.ports():
+        for port in self.ports() if ports is None else ports:
             try:
                 found.add(ssl.get_server_certificate(port))
             except OSError:
@@ -116,3 +130,27 @@ def test_a_listener_comes_to_tls_and_its_certificate_may_be_late(cluster: Cluste
             plain.sendall(b"\0\0\0\1")
             assert plain.recv(1) == b"", "who speaks no TLS is not heard"
     cluster.produce(20)
+
+
+def test_shards_show_it_at_each_port_and_keep_it_when_a_wrong_key_comes(cluster: Cluster) -> None:
+    cluster.broker_ports = (11200, 11201)
+    cluster.renew(SECRET, PUBLIC)
+    cluster.listen(OWN, shards=2)
+    cluster.wait_for(cluster.all_ready, "all is as wished")
+    pods, services = cluster.pods(), cluster.services()
+    assert {port for _, port in services} == {11100, 11101}
+    assert len(services) == 2 * (1 + 3)
+
+    der = ssl.PEM_cert_to_DER_cert(cluster.renew(SECRET, PUBLIC).cert.read_text())
+    wished = ssl.DER_cert_to_PEM_cert(der)
+    cluster.wait_for(partial(cluster.show, wished), "every port of a pod shows the certificate")
+    assert cluster.certificates(services) == {wished}, "and so does every one of a Service"
+
+    other = cluster.authority.issue("other").key
+    cluster.put(SECRET, Pair(cluster.authority.issue(PUBLIC).cert, other))
+    for kind in ("brokergroups", "controllergroups"):
+        cluster.wait_for(partial(cluster.is_told, kind, "CertificateUnusable"), "its owner is told")
+        assert "its tls.key is not the key of its tls.crt: put" in cluster.condition(kind)[1]
+    assert cluster.certificates() == {wished}, "the last good one stays"
+    cluster.produce(20)
+    assert cluster.pods() == pods, "nothing restarted"
