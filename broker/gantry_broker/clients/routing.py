@@ -44,6 +44,7 @@ from gantry_protocol.remoting.upstream import Upstream
 from gantry_protocol.send_answer import MAY_BE_STORED
 from gantry_protocol.tls.process import NO_TLS, Tls
 
+from gantry_broker.clients import parents
 from gantry_broker.clients.plain_sends import HOST
 from gantry_broker.clients.resent import RESENT, Marks
 
@@ -82,7 +83,7 @@ _HEART_BEAT = RequestCode.HEART_BEAT  # to look a member up costs a tenth of a m
 _PASSED_ON = RequestCode.GANTRY_PASSED_ON
 EPOCH = "epoch"  # in a connection's attrs: it was handed over for the master of this one
 HEARTBEATS = "heartbeats"  # in a connection's attrs: the client's last one, None if it is too long
-_NO_MASTER = "service not available now. the group has no master at the moment"
+NO_MASTER = "service not available now. the group has no master at the moment"
 
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 AboutMember = Callable[[RemotingCommand], RemotingCommand]
@@ -170,6 +171,7 @@ class ClientRouter:
         aside: of what clients say that are passed on, may answer requests here; None passes all on.
         gate: asked before a request is served here, and asides are left to the master; None lets
             all in.
+        make_pipe: makes the way of a client that is passed on.
         budget: what is kept for clients of all pipes.
         held_total, spliced_total, moved_total, refused_total: counted for ever.
     """
@@ -189,6 +191,7 @@ class ClientRouter:
         self.processor: Handler | None = None
         self.aside: Callable[[Pipe, Glimpse], bool] | None = None
         self.gate: Gate | None = None
+        self.make_pipe: Callable[[Connection, ClientRouter, float], Pipe] = Pipe
         self.budget = Budget()
         self.held_total = 0
         self.spliced_total = 0
@@ -292,7 +295,7 @@ class ClientRouter:
         if asked.code in PULLS:
             return _pull_again(asked)
         ext = {MAY_BE_STORED: "true"} if was_given and asked.code in SENDS else None
-        return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER, ext)
+        return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, NO_MASTER, ext)
 
     def _is_former(self, conn: Connection) -> bool:
         """Whether it was handed over for an earlier epoch than the one that is served here.
@@ -315,7 +318,7 @@ class ClientRouter:
     def _adopt(self, conn: Connection, hold_s: float) -> None:
         """Pass on what a held connection says."""
         self.held_total += 1
-        pipe = Pipe(conn, self, hold_s)
+        pipe = self.make_pipe(conn, self, hold_s)
         if pipe.ended:
             return
         self._pipes[conn.id] = pipe
@@ -516,6 +519,7 @@ class ClientRouter:
 
 def _note_passed_on(conn: Connection, request: RemotingCommand) -> None:
     """For whom it is, and what another master was given; harmless if a client says it itself."""
+    parents.note(conn, request)
     epoch = (request.ext or {}).get("epoch", "")
     if len(epoch) <= EPOCH_DIGITS and epoch.isascii() and epoch.isdigit():
         conn.attrs[EPOCH] = int(epoch)
@@ -528,4 +532,4 @@ def _pull_again(asked: RemotingCommand) -> RemotingCommand:
     """The answer to a pull that nobody serves: nothing was found, go on from the same place."""
     at = (asked.ext or {}).get("queueOffset", "0")
     ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": at, "minOffset": "0", "maxOffset": at}
-    return reply(asked, ResponseCode.PULL_RETRY_IMMEDIATELY, _NO_MASTER, ext)
+    return reply(asked, ResponseCode.PULL_RETRY_IMMEDIATELY, NO_MASTER, ext)

@@ -82,7 +82,7 @@ class Throttle:
             if wait_s > PULL_PATIENCE_S:
                 return self._hold(conn, request, None, now_s + PULL_PATIENCE_S)
         else:
-            count = _count(request)
+            count = message_count(request)
             granted = self._meter.send(tenant, count, len(request.body), now_s, SEND_PATIENCE_S)
             if granted is None:
                 return self._refuse(request)
@@ -157,7 +157,7 @@ def _served(one: _Held) -> RemotingCommand | None:
         return reply(one.request, error.answer_code, str(error))
 
 
-def _count(request: RemotingCommand) -> int:
+def message_count(request: RemotingCommand) -> int:
     """How many messages a send has; what cannot be read is one, and refused later."""
     ext = request.ext or {}
     if "true" not in (ext.get("m"), ext.get("batch")):

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -31,6 +31,7 @@ from gantry_protocol.tracing.context import (
 from gantry_protocol.tracing.export import UNFINISHED, SpanExport
 
 from gantry_broker.clients.core.send_trace import Flushes, SendTrace
+from gantry_broker.clients.parents import taken_parent
 from gantry_broker.clients.plain_sends import SendHeader
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.throttle import SENDS
@@ -40,6 +41,14 @@ OPEN_MAX = 4_096
 OPEN_FOR_NS = 30 * 10**9  # longer than anybody waits for an answer
 _PROPERTIES = ("i", "properties")  # of a header with short names, and with long ones
 _SUCCESS = ResponseCode.SUCCESS
+
+
+class Numbered(Protocol):
+    """A request, or the answer to it."""
+
+    @property
+    def opaque(self) -> int:
+        """Its number, of its connection."""
 
 
 class OpenSends:
@@ -98,16 +107,20 @@ class OpenSends:
 
     def arrived(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether a send that has just come is traced."""
-        ext = request.ext or {}
-        nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None
-        properties = ext.get(_PROPERTIES[0]) or ext.get(_PROPERTIES[1]) or ""
-        parent = nearest or parent_in(properties)
+        parent = taken_parent(conn, request) or named_parent(request)
         if not is_sampled(parent, self._ratio, self._drawn()):
             return False
+        self._begin(conn, request, parent)
+        return True
+
+    def _begin(
+        self, conn: Connection, request: RemotingCommand, parent: Parent | None
+    ) -> SendTrace:
+        """Trace a send from now on."""
         now_ns = self.now_ns()
         self._forget_old(now_ns)
         parent = parent or Parent(random.getrandbits(128) or 1, 0, sampled=True)
-        self._open[conn.id, request.opaque] = SendTrace(
+        trace = self._open[conn.id, request.opaque] = SendTrace(
             trace_id=parent.trace_id,
             span_id=random.getrandbits(64) or 1,
             parent_id=parent.span_id,
@@ -120,7 +133,7 @@ class OpenSends:
                 "gantry.broker_group": self.group,
             },
         )
-        return True
+        return trace
 
     def _forget_old(self, now_ns: int) -> None:
         while self._open:
@@ -131,7 +144,7 @@ class OpenSends:
             del self._open[key]
             self._export.dropped[UNFINISHED] += 1
 
-    def of(self, conn: Connection, request: RemotingCommand) -> SendTrace | None:
+    def of(self, conn: Connection, request: Numbered) -> SendTrace | None:
         """The trace of a send; None for one without, or that was answered."""
         return self._open.get((conn.id, request.opaque)) if self._open else None
 
@@ -139,9 +152,7 @@ class OpenSends:
         """It is answered, and not stored."""
         self.ended(conn, request, answer.code, answer.remark)
 
-    def ended(
-        self, conn: Connection, request: RemotingCommand, code: int, remark: str | None
-    ) -> None:
+    def ended(self, conn: Connection, request: Numbered, code: int, remark: str | None) -> None:
         """It is answered with ``code``."""
         trace = self._open.pop((conn.id, request.opaque), None)
         if trace is None:
@@ -188,6 +199,14 @@ class OpenSends:
         """The mastership is over; what is open is answered by the next master."""
         self.lost(len(self._open))
         self._open.clear()
+
+
+def named_parent(request: RemotingCommand) -> Parent | None:
+    """The span that a send says it is a part of: by a field of its own, or of its message."""
+    ext = request.ext or {}
+    nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None
+    properties = ext.get(_PROPERTIES[0]) or ext.get(_PROPERTIES[1]) or ""
+    return nearest or parent_in(properties)
 
 
 class TracedSender(Sender):

@@ -9,6 +9,7 @@ what its tier holds.
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gantry_protocol.bodies.fronts import FrontGroupRow
@@ -37,6 +38,7 @@ from gantry_broker.front.bucket.group import Buckets, GroupBucket
 from gantry_broker.front.core.shares import Shares
 from gantry_broker.front.settings import FrontSettings
 from gantry_broker.front.spread import SpreadStore
+from gantry_broker.front.traced_passing import PassedSends, TracedPipe
 from gantry_broker.front.view import FrontView
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.connecting import StoreConnection
@@ -58,6 +60,7 @@ class LedGroup:
         buckets: the store of the groups' tiers; None without one.
         tls: of the process.
         access: users of the cluster; None lets everybody in.
+        spans: takes those of traced sends; None where nothing is traced.
 
     Attributes:
         course: where clients are led.
@@ -101,6 +104,10 @@ class LedGroup:
             ask=lambda: doubted(self),
             tls=tls,
         )
+        self._passed: PassedSends | None = None
+        if spans is not None:
+            self._passed = PassedSends(spans, settings.tracing_ratio, name)
+            self.router.make_pipe = partial(TracedPipe, self._passed)
         self._ungate = None if access is None else stand_before(self.router, access)
         self.remoting = RemotingServer(
             self.router.handle,
@@ -154,6 +161,8 @@ class LedGroup:
         if self._ungate is not None:
             self._ungate()
         self.router.close()
+        if self._passed is not None:
+            self._passed.close()
         await self.remoting.stop(answer_within_s)
 
     @property

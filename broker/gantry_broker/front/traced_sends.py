@@ -1,7 +1,6 @@
 """Sends that a front answers itself and that are traced, where tracing is on.
 
-Without it a front has the plain sender. What a front passes on to the master as it came has no span
-here: its bytes are not looked at, and the master's own span has the client's as its parent.
+Without it a front has the plain sender. For what a front passes on see ``traced_passing``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class TracedPlainSender(PlainSender):
             return super().store(conn, request, header, topic)
         trace = self._sends.of(conn, request)
         assert trace is not None
-        trace.is_handed_over = True
+        trace.asked_as = "store"
         trace.begun_ns = self._sends.now_ns()
         trace.attributes["messaging.destination.name"] = header.topic
         trace.attributes["messaging.rocketmq.client_group"] = header.producer_group

@@ -41,6 +41,12 @@ class Glimpse(NamedTuple):
     frame: bytes
 
 
+def header_places(frame: bytes) -> tuple[int, int]:
+    """From where to where the header of a whole frame reaches."""
+    _, word = _unpack_prefix(frame)
+    return _PREFIX_BYTES, _PREFIX_BYTES + (word & _HEADER_LENGTH_MASK)
+
+
 class FrameCutter:
     """Cuts one direction of a connection, after any preamble, into whole frames."""
 

@@ -22,6 +22,8 @@ for each (``takes_aside``). They stand in the table of unanswered requests like 
 master was given, so the next master is given them, too, with a mark. They are served in shares of
 the loop's time; what one share leaves waits for its turn, and nothing is read from the client
 meanwhile.
+
+A subclass may keep and give a frame together with one of its own ahead of it, as one.
 """
 
 import asyncio
@@ -523,7 +525,7 @@ class Splice:
         """Refuse what no master will get, or get again, in the owner's words."""
         for glimpse in glimpses:
             try:
-                (asked,) = FrameDecoder(expect_preamble=False).feed(glimpse.frame)
+                *_, asked = FrameDecoder(expect_preamble=False).feed(glimpse.frame)
             except FrameError:
                 self.connection.close()
                 return

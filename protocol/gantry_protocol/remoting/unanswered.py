@@ -11,7 +11,7 @@ A request without an answer (oneway) is given to one master, and nobody knows wh
 Pure: bytes and heads in, bytes and lists out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gantry_protocol.codes import RequestCode
@@ -173,6 +173,12 @@ class Unanswered:
         for glimpse in waiting:
             self.size_bytes -= len(glimpse.frame)
             self.wait(glimpse)
+
+    def change_waiting(self, change: Callable[[Glimpse], Glimpse]) -> None:
+        """Exchange the frames of what waits, each for one that asks for the same."""
+        for place, glimpse in enumerate(self._waiting):
+            changed = self._waiting[place] = change(glimpse)
+            self.size_bytes += len(changed.frame) - len(glimpse.frame)
 
     def hand_over(self) -> Handover:
         """Everything for the next master, which from now on is the one that answers."""

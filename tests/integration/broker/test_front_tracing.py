@@ -1,4 +1,4 @@
-"""One trace of a send that a front answers: its part, and within it the master's."""
+"""One trace of a send at a front, which answers it or not: its part, within it the master's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.front import FrontServer
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.tracing.export import LINGER_S
 from integration.broker.test_front import StorageCluster, ready
@@ -48,10 +49,11 @@ class Producer:
         """Requests that the front answered itself."""
         return self._front.groups[GROUP].served
 
-    async def send(self, traceparent: str = "") -> None:
+    async def send(self, traceparent: str = "", more: str = "", **fields: str) -> None:
         command = send_command(b"hello")
         assert command.ext is not None
-        command.ext["i"] = f"traceparent\x01{traceparent}\x02" if traceparent else ""
+        named = f"traceparent\x01{traceparent}\x02" if traceparent else ""
+        command.ext |= {"i": named + more, **fields}
         assert (await self._client.call(command, PATIENCE_S)).code == 0
 
 
@@ -144,3 +146,64 @@ async def test_a_front_decides_by_its_ratio_and_the_master_follows(
         )
     found = [by_service(receiver, one) for one in traces(receiver)]
     _judge(next(one for one in found if len(one) == 2), "")
+
+
+PASSED_ON = [
+    pytest.param("DELAY\x011\x02", {}, id="delayed"),
+    pytest.param("TRAN_MSG\x01true\x02PGROUP\x01p\x02", {"f": "4"}, id="a transaction"),
+    pytest.param("", {"b": "%RETRY%group"}, id="a retry"),
+]
+
+
+@pytest.mark.parametrize(("more", "fields"), PASSED_ON)
+async def test_what_a_front_passes_on_is_one_trace_with_the_master(
+    cluster: StorageCluster, receiver: OtlpReceiver, more: str, fields: dict[str, str]
+) -> None:
+    """The master's ratio is 0, and the front's of no account: the message decides."""
+    traced = cluster.front(tracing_endpoint=receiver.url, tracing_ratio=0.0)
+    async with traced as front, producer(front) as client:
+        served = client.served
+        await client.send(f"00-{TRACE[::-1]}-{SPAN}-00", more, **fields)
+        await client.send(f"00-{TRACE}-{SPAN}-01", more, **fields)
+        assert client.served == served, "the master has answered"
+        await eventually(
+            lambda: sum(map(len, by_service(receiver, TRACE).values())) == 8,
+            "all spans arrive",
+            PATIENCE_S,
+        )
+    assert traces(receiver) == {TRACE}
+    _judge_call(by_service(receiver, TRACE), SPAN)
+
+
+def _judge_call(found: dict[str, dict[str, Received]], parent: str) -> None:
+    front, master = found["gantry-front"], found["gantry-broker"]
+    assert set(front) == {"SendMessage", "queue", "call"}
+    assert set(master) == {"SendMessage", "queue", "append", "replicate", "answer"}
+    root, call, theirs = front["SendMessage"], front["call"], master["SendMessage"]
+    assert (root.parent, call.parent, theirs.parent) == (parent, root.id, call.id)
+    # One machine, one clock.
+    assert root.start_ns <= call.start_ns <= theirs.start_ns
+    assert theirs.end_ns <= root.end_ns
+    assert (root.error, theirs.error) == (None, None)
+    for name in ("messaging.destination.name", "messaging.message.id", "gantry.broker_group"):
+        assert root.attributes.get(name) == theirs.attributes.get(name), name
+
+
+async def test_a_front_without_a_store_decides_by_its_ratio_for_all_sends(
+    cluster: StorageCluster, receiver: OtlpReceiver
+) -> None:
+    """Nobody listens at the store's port that it was told."""
+    (nobody,) = free_ports(1)
+    traced = cluster.front(tracing_endpoint=receiver.url, tracing_ratio=1.0, store_port=nobody)
+    async with traced as front:
+        await eventually(lambda: front.ready()[0] and GROUP in front.groups, "a master is named")
+        client = await RemotingClient().connect(f"127.0.0.1:{front.groups[GROUP].port}")
+        await Producer(front, client).send()
+        await eventually(
+            lambda: any(len(by_service(receiver, one)) == 2 for one in traces(receiver)),
+            "the master's part arrives",
+            PATIENCE_S,
+        )
+        client.close()
+    (trace,) = traces(receiver)
+    _judge_call(by_service(receiver, trace), "")

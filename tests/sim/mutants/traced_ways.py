@@ -52,7 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "nearest-parent-unread",
         _AREA,
         "the master's spans are beside the proxy's, or in no trace at all",
-        "clients.traced_sends:OpenSends.arrived",
+        "clients.traced_sends:named_parent",
         "nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None",
         "nearest = None",
         UnitTests(f"{_SENDS}test_a_parent_that_a_process_on_the_way_names_is_nearer"),

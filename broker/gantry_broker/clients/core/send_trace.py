@@ -7,7 +7,8 @@ goes on beside the sync, and `answer` what came after. A send that was refused h
 did not come to.
 
 A front has no log: in place of `append` and `replicate` it has `store`, the time that the master
-was asked, which is the parent of the master's part.
+was asked, which is the parent of the master's part. Of a send that it passes on it has `queue` and
+`call`, until the master has answered.
 """
 
 from collections import deque
@@ -52,7 +53,7 @@ class SendTrace(msgspec.Struct):
         appended_ns: when it stood in the log.
         end: the log offset behind it; None if it was not stored.
         name: of the root.
-        is_handed_over: it is a front's, which asks the master to store it.
+        asked_as: of a front's, the name of the part in which the master is asked.
     """
 
     trace_id: int
@@ -65,7 +66,7 @@ class SendTrace(msgspec.Struct):
     end: int | None = None
     confirmed_ns: int | None = None
     name: str = "SendMessage"
-    is_handed_over: bool = False
+    asked_as: str = ""
 
     @property
     def traceparent(self) -> str:
@@ -94,9 +95,11 @@ class SendTrace(msgspec.Struct):
         if self.begun_ns is None:
             return [root]
         spans = [root, part_of(self, QUEUE, "queue", self.arrived_ns, self.begun_ns)]
-        if self.is_handed_over:
+        if self.asked_as:
             until_ns = answered_ns if self.confirmed_ns is None else self.confirmed_ns
-            spans.append(part_of(self, STORE, "store", self.begun_ns, until_ns, SpanKind.CLIENT))
+            spans.append(
+                part_of(self, STORE, self.asked_as, self.begun_ns, until_ns, SpanKind.CLIENT)
+            )
         if self.appended_ns is not None:
             stored_ns = self.appended_ns if flushed_ns is None else flushed_ns
             spans.append(part_of(self, APPEND, "append", self.begun_ns, stored_ns))

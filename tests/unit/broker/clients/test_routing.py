@@ -234,7 +234,7 @@ async def test_a_dead_masters_clients_stay_and_ask_the_next_one(
     third.become_master()
     third.router.processor = serve
     one.follow(third.address)
-    assert [await one for one in asking] == ["third", "third", routing._NO_MASTER]
+    assert [await one for one in asking] == ["third", "third", routing.NO_MASTER]
     marks = {parked[0].opaque}
     assert heard == [
         (RequestCode.HEART_BEAT, True, None),
@@ -255,7 +255,7 @@ async def test_a_connection_is_not_handed_on_twice(
     one.follow(other.address)
     other.follow(one.address)
     client = await one.client()
-    assert await ask(client) == routing._NO_MASTER
+    assert await ask(client) == routing.NO_MASTER
     assert other.router.spliced_total == 0
     assert other.asked > 0
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from gantry_broker.clients import ClientProcessor, traced_sends
+from gantry_broker.clients import ClientProcessor, parents, traced_sends
 from gantry_broker.clients.throttle import Throttle
 from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import HeaderError
+from gantry_protocol.frame import FrameDecoder
 from gantry_protocol.records import BatchMessage, encode_batch
 from gantry_protocol.settings.quotas import parse_quotas
 from gantry_protocol.tracing.export import UNFINISHED, SpanExport
@@ -276,3 +277,41 @@ async def test_a_parent_that_a_process_on_the_way_names_is_nearer(client, kept) 
     send(client, SAMPLED, traceparent="no parent")
     roots = [f"{spans[0].trace_id:032x}" for spans in kept.traces]
     assert roots == [other, other, TRACE]
+
+
+def told(client: Client, traceparent: str, ahead: int = 1) -> None:
+    """Somebody who passes its requests on names the span of the one that comes so much later."""
+    frame = parents.notice(client.opaque + ahead, traceparent)
+    (said,) = FrameDecoder(expect_preamble=False).feed(frame)
+    assert said.is_oneway
+    parents.note(client.conn, said)
+
+
+async def test_a_parent_that_is_told_ahead_of_a_send_is_the_nearest(client, kept) -> None:
+    other = "b" * 32
+    field = f"00-{'c' * 32}-{SPAN}-01"
+    told(client, f"00-{other}-{SPAN}-01")
+    send(client, SAMPLED, traceparent=field)
+    told(client, f"00-{other}-{SPAN}-01")
+    send(client, NOT_SAMPLED)
+    send(client, SAMPLED)
+    roots = [f"{spans[0].trace_id:032x}" for spans in kept.traces]
+    assert roots == [other, other, TRACE], "it is for one send"
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead"),
+    [
+        pytest.param(f"00-{'b' * 32}-{SPAN}-01", 2, id="for another send"),
+        pytest.param("no parent", 1, id="none"),
+        pytest.param(f"cc-{'b' * 32}-{SPAN}-01-{'x' * 99}", 1, id="longer than is kept"),
+    ],
+)
+async def test_what_is_told_and_names_no_parent_of_a_send_is_forgotten(
+    client, kept, text: str, ahead: int
+) -> None:
+    told(client, text, ahead)
+    for _ in range(2):
+        send(client, SAMPLED)
+    assert [f"{spans[0].trace_id:032x}" for spans in kept.traces] == [TRACE, TRACE]
+    assert parents.PARENT not in client.conn.attrs
