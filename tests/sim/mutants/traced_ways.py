@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests, one_edit
+from sim.mutants.mutant import Mutant, Seeds, UnitTests, one_edit
 
 _broker = one_edit("gantry_broker")
 _proxy = one_edit("gantry_proxy")
 _FRONT = "unit/broker/front/test_front_traces.py::"
+_PASSED = "unit/broker/front/test_traced_passing.py::"
 _PROXY = "unit/proxy/test_traced_sends.py::"
 _SENDS = "unit/broker/clients/test_traced_sends.py::"
 _AREA = "tracing"
@@ -56,6 +57,51 @@ MUTANTS: tuple[Mutant, ...] = (
         "nearest = parent_of(ext[TRACEPARENT]) if TRACEPARENT in ext else None",
         "nearest = None",
         UnitTests(f"{_SENDS}test_a_parent_that_a_process_on_the_way_names_is_nearer"),
+    ),
+    _broker(
+        "passed-parent-untold",
+        _AREA,
+        "a front's trace ends at the front, and the master's spans are beside it",
+        "front.traced_passing:TracedPipe._named",
+        "frame=told + glimpse.frame",
+        "frame=glimpse.frame",
+        Seeds("product-traced", 2),
+    ),
+    _broker(
+        "next-master-untold",
+        _AREA,
+        "a send amid a change of master is in two traces",
+        "front.traced_passing:TracedPipe._give",
+        "self._table.give(named)  # in place of the other",
+        "pass",
+        UnitTests(f"{_PASSED}test_the_next_master_is_told_the_same"),
+    ),
+    _broker(
+        "told-parent-of-another-send",
+        _AREA,
+        "a send that its master did not take leaves its parent to the next one",
+        "clients.parents:taken_parent",
+        "told[0] != send.opaque",
+        "False",
+        UnitTests(f"{_SENDS}test_what_is_told_and_names_no_parent_of_a_send_is_forgotten"),
+    ),
+    _broker(
+        "passed-on-without-an-answer-left-open",
+        _AREA,
+        "each send that wants no answer counts as dropped",
+        "front.traced_passing:TracedPipe._begun",
+        "glimpse.flag & _NO_REQUEST",
+        "glimpse.flag & FLAG_RESPONSE",
+        UnitTests(f"{_PASSED}test_a_send_without_an_answer_and_other_requests_have_no_span"),
+    ),
+    _broker(
+        "every-send-decoded-where-a-front-traces",
+        _AREA,
+        "a front with a collector decodes all that it passes on",
+        "front.traced_passing:PassedSends.begun",
+        "if drawn >= self._ratio and not _may_be_sampled(glimpse.frame):",
+        "if False:",
+        UnitTests(f"{_PASSED}test_what_is_not_traced_is_neither_decoded_nor_made_anew"),
     ),
     _proxy(
         "proxy-names-its-own-parent",

@@ -1,11 +1,13 @@
 """A collector of spans, and a producer whose messages name the span that they are a part of.
 
-The collector takes what broker and controllers send, or refuses it, is slow, or is not reached,
-while there are faults. What it takes is well formed: a part lies in its root and begins when the
-root does or later, nothing ends before it begins, and a change of master has each of its parts
-once. A send that is said to have been acknowledged stands in the queue that is said. A producer's
-word counts: what it has traced is a part of its trace, and what it has not is never seen. No
-process counts a span as taken that was not; and once there is peace, spans come.
+The collector takes what brokers, controllers and fronts send, or refuses it, is slow, or is not
+reached, while there are faults. What it takes is well formed: a part lies in its root and begins
+when the root does or later, nothing ends before it begins, and a change of master has each of its
+parts once. A send that is said to have been acknowledged stands in the queue that is said. A
+producer's word counts: what it has traced is a part of its trace, and what it has not is never
+seen. By way of a front the master's span is a part of the front's `call`, or of its `store`; of the
+producer's own only where the front was to answer and lost its store. No process counts a span as
+taken that was not; and once there is peace, spans come, those of a front and of its master as one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from aiohttp import web
 from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.records import BatchMessage, encode_batch
 from gantry_protocol.tracing.export import PATH
 from sim.kernel.world import Violation
 from sim.product.line import TOPIC, Line, send_ext
@@ -34,8 +37,11 @@ HOST, PORT = "collector", 4318
 ENDPOINT = f"http://{HOST}:{PORT}"
 WITHIN_S = 4.0
 SLOW_S = 7.0  # longer than anybody waits
-SEND, PARTS = "SendMessage", {"queue", "append", "replicate", "answer"}
-ROOTS = {"failover", "hand-over", "election", SEND}
+SEND, STORE = "SendMessage", "StoreRecord"
+PARTS = {"queue", "append", "replicate", "answer", "call", "store"}
+ROOTS = {"failover", "hand-over", "election"}
+WITHIN = {SEND: "call", STORE: "store"}  # of a front's parts, where the master's spans belong
+FRONT = "gantry-front"
 
 Attributes = dict[str, str | int | bool]
 
@@ -66,6 +72,8 @@ class Collected(Clients):
         self._changes: set[tuple[str, int]] = set()  # parts of changes of master
         self._roots: dict[str, tuple[int, int]] = {}  # of sends: from and to, by their span
         self._acknowledged: list[tuple[str, int]] = []  # message and queue, as spans say
+        self._asked: dict[str, tuple[str, str]] = {}  # of fronts: trace and name, by the span
+        self._masters: list[tuple[str, str, str]] = []  # theirs: trace, name and parent
 
     def start(self) -> None:
         """Begin."""
@@ -82,14 +90,26 @@ class Collected(Clients):
             places = messages[key].consumed_at if key in messages else ()
             if places and queue_id not in {place.queue_id for place in places}:
                 raise Violation(f"{key} is said to be in queue {queue_id}, and came from {places}")
-        for node in (*self._cluster.brokers, *self._cluster.controllers):
+        for span in self._masters:
+            self._judge_way(*span)
+        cluster = self._cluster
+        for node in (*cluster.brokers, *cluster.controllers, *cluster.fronts):
             exported = self._exported(node)
             if exported > self.taken[node.name]:
                 raise Violation(f"{node.name} counts {exported} spans, {self.taken} were taken")
 
+    def _judge_way(self, trace: str, name: str, parent: str) -> None:
+        """Raises Violation: a master's span is in the wrong place of a front's trace."""
+        found = self._asked.get(parent)
+        if found is not None and found != (trace, WITHIN[name]):
+            raise Violation(f"{name} of {trace} is a part of {found}")
+        if name == STORE and self._parents.get(trace) == parent:
+            raise Violation(f"{name} of {trace} is beside its front's part")
+
     def _exported(self, node: Node) -> int:
         """What a process says that the collector has taken of it."""
-        kind = "BrokerServer" if node in self._cluster.brokers else "Controller"
+        kind = "FrontServer" if node in self._cluster.fronts else "Controller"
+        kind = "BrokerServer" if node in self._cluster.brokers else kind
         server = self._cluster._object(node, kind)
         return 0 if server is None else int(server._spans.exported)
 
@@ -114,10 +134,11 @@ class Collected(Clients):
             self._cluster.world.count("spans-refused")
             return web.Response(status=rng.choice([400, 503, 429]))
         (found,) = json.loads(body)["resourceSpans"]
-        name = str(_attributes(found["resource"])["service.instance.id"])
+        process = _attributes(found["resource"])
+        name = str(process["service.instance.id"])
         spans = [span for scope in found["scopeSpans"] for span in scope["spans"]]
         try:
-            self._judge(spans)
+            self._judge(spans, is_front=process["service.name"] == FRONT)
         except Violation as violation:  # the web server would answer it
             self._found.append(str(violation))
         rejected = rng.randrange(len(spans)) if fate < 0.25 else 0
@@ -125,7 +146,7 @@ class Collected(Clients):
         self._cluster.world.count("spans-taken")
         return web.json_response({"partialSuccess": {"rejectedSpans": str(rejected)}})
 
-    def _judge(self, spans: list[dict[str, Any]]) -> None:
+    def _judge(self, spans: list[dict[str, Any]], *, is_front: bool) -> None:
         """Raises Violation: they are not well formed, or not what their names say."""
         for span in spans:
             self._traced.add(span["traceId"])
@@ -134,18 +155,24 @@ class Collected(Clients):
                 raise Violation(f"a span ends before it begins: {span}")
             if span["traceId"] in self._untraced:
                 raise Violation(f"its producer does not trace it: {span}")
-            if span["name"] == SEND:
-                self._judge_send(span, start, end)
-            elif span["name"] in PARTS:
+            name, trace = span["name"], span["traceId"]
+            if name in WITHIN:
+                is_outer = is_front or not self._cluster.fronts
+                self._judge_send(span, start, end, is_outer=is_outer)
+                if not is_outer:
+                    self._masters.append((trace, name, span.get("parentSpanId", "")))
+            elif name in PARTS:
                 self._judge_part(span, start)
+                if is_front:
+                    self._asked[span["spanId"]] = trace, name
             else:
                 self._judge_change(span)
 
-    def _judge_send(self, span: dict[str, Any], start: int, end: int) -> None:
+    def _judge_send(self, span: dict[str, Any], start: int, end: int, *, is_outer: bool) -> None:
         self._roots[span["spanId"]] = start, end
         about = _attributes(span)
         wanted = self._parents.get(span["traceId"])
-        if wanted is not None and span.get("parentSpanId") != wanted:
+        if wanted is not None and is_outer and span.get("parentSpanId") != wanted:
             raise Violation(f"it is a part of {wanted}: {span}")
         is_error = bool(span["status"])
         if is_error != (about["gantry.response_code"] != ResponseCode.SUCCESS):
@@ -174,8 +201,15 @@ class Collected(Clients):
 
     # ---- a producer that traces
 
+    def _has_come(self, trace: str) -> bool:
+        """Whether a trace is there; by way of a front, both parts of it."""
+        if not self._cluster.fronts:
+            return trace in self._traced
+        theirs = [(one, parent) for one, _, parent in self._masters if one == trace]
+        return any(self._asked.get(parent, ("", ""))[0] == one for one, parent in theirs)
+
     async def _send(self, node: Node) -> None:
-        """Until a span of its last send has come."""
+        """Until the spans of its last send have come."""
         rng = self._cluster.world.stream(f"load/{node.name}")
         self._busy += 1
         async with session(self._cluster.name_servers) as client:
@@ -192,11 +226,15 @@ class Collected(Clients):
                 else:
                     self._untraced.add(trace)
                 said = f"traceparent\x0100-{trace}-{parent}-{'01' if is_traced else '00'}\x02"
-                ext = send_ext(TOPIC, f"{rng.getrandbits(128):032X}", 0, said)
-                sent = await line.ask(RequestCode.SEND_MESSAGE_V2, ext, b"traced", WITHIN_S)
+                key, body = f"{rng.getrandbits(128):032X}", b"traced"
+                ext = send_ext(TOPIC, key, 0, said)
+                if self._cluster.fronts and (self._stops or rng.random() < 0.5):
+                    ext["m"] = True  # a batch, which a front passes on
+                    body = encode_batch([BatchMessage(body, f"UNIQ_KEY\x01{key}\x02")])
+                sent = await line.ask(RequestCode.SEND_MESSAGE_V2, ext, body, WITHIN_S)
                 if self._stops and sent is not None and sent.code == ResponseCode.SUCCESS:
                     await asyncio.sleep(2.0)
-                    if trace in self._traced:
+                    if self._has_come(trace):
                         break
         self._busy -= 1
 

@@ -444,6 +444,31 @@ class StoreRun(ProductRun):
         return {"fronts": rng.choice([1, 2, 2])}
 
 
+class TracedRun(StoreRun):
+    """The same with fronts, brokers and controllers that trace."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """A front's ratio counts for what comes by it."""
+        ratios = self.world.stream("tracing").sample([1.0, 0.3, 0.0], 2)
+        traced = {"tracing_endpoint": ENDPOINT}
+        return {
+            **super().settings(rng),
+            "controller_settings": traced,
+            "broker_settings": {**traced, "tracing_ratio": ratios[0]},
+            "front_settings": {**traced, "tracing_ratio": ratios[1]},
+        }
+
+    def play(self) -> None:
+        """Raises Violation. Processes reach the collector."""
+        with aiohttp_connects():
+            super().play()
+
+    def loads(self) -> Sequence[Load]:
+        """Who traces, besides."""
+        workload = Workload(self._cluster, self._watch, group=GROUP)
+        return [workload, Collected(self._cluster, workload)]
+
+
 class RichRun(ProductRun):
     """Clients use all that a broker serves: parked messages, offsets, topics, locks."""
 

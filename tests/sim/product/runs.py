@@ -35,6 +35,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "rotten": RottenRun,
     "doors": kinds.DoorRun,
     "stores": kinds.StoreRun,
+    "traced": kinds.TracedRun,
     "rich": kinds.RichRun,
     "access": AccessRun,
     "consumers": kinds.ConsumersRun,

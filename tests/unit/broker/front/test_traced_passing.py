@@ -250,12 +250,19 @@ async def _calls_of_a_send(client: RemotingClient) -> Counter[str]:
     return called
 
 
-async def test_the_next_master_is_told_the_same(front: Front, master: Master) -> None:
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_the_next_master_is_told_the_same(
+    front: Front, master: Master, is_first: bool
+) -> None:
     """The call lasts until the last of them answers."""
     other = await Master("other").start()
     other.become_master()
+    client = await front.client()
+    if not is_first:  # which waits until the master is reached
+        await client.call(request(READ), 5)
+        master.heard.clear()
     master.parked = True
-    asking = asyncio.create_task(front.send(DELAYED + SAMPLED))
+    asking = asyncio.create_task(client.call(send(DELAYED + SAMPLED), 5))
     await until(lambda: bool(master.heard))
     front.epoch = 4
     front.follow(other.address)
@@ -265,6 +272,7 @@ async def test_the_next_master_is_told_the_same(front: Front, master: Master) ->
     assert (theirs.trace_id, theirs.parent_id) == (call.trace_id, call.span_id)
     assert other.heard[0].ext == master.heard[0].ext
     assert len(front.kept.traces) == 1
+    assert front.router.budget.kept_bytes == 0
     await other.stop()
 
 
