@@ -158,7 +158,7 @@ def _served(one: _Held) -> RemotingCommand | None:
 
 
 def message_count(request: RemotingCommand) -> int:
-    """How many messages a send has; what cannot be read is one, and refused later."""
+    """The number of messages in a send; what cannot be read is one, and refused later."""
     ext = request.ext or {}
     if "true" not in (ext.get("m"), ext.get("batch")):
         return 1
