@@ -77,12 +77,20 @@ class FromTierRun(LossRun):
         tier.goes_on(self._watch)
         self._ask("POST", f"{PATH}/adopt", {"brokerIds": ids, "masterEpoch": 0}, 200)
         self._until("all are there", lambda: cluster.is_whole)
-        acks = self._watch.acks
-        self._until("it takes more", lambda: self._watch.acks > acks + MORE)
+        self._takes_more()
+        late = rng.choice([node for node in cluster.brokers if node is not cluster.master()])
+        late.kill()
+        late.machine.volume.wipe()
+        late.boot()
+        self._until("its master fills a new volume", lambda: cluster.is_whole)
         changed = [key for key in kept if cluster.network.bucket.objects.get(key) != kept[key]]
         if changed or (tier.chain.owner, tier.chain.shard) != (NEW_UID, SHARD):
             raise Violation(f"{changed} have changed; {tier.chain.owner} owns the tier")
         return end
+
+    def _takes_more(self) -> None:
+        acks = self._watch.acks
+        self._until("it takes more", lambda: self._watch.acks > acks + MORE)
 
     def _copied(self) -> int:
         """The end of every copy. Raises Violation: they differ."""
