@@ -5,6 +5,9 @@ Whoever has spans leaves them in a queue, which is bounded; a task sends what ha
 so many a second. What does not fit, what the collector refuses, and what it does not take in a few
 tries is dropped and counted. Spans of the last second are sent at a process's end if that is quick.
 
+Another collector may be named while it runs: what waits goes to that one. With none it is off. What
+was under way by then still goes to the last one for a few seconds; the rest is counted.
+
 What it refuses: to keep anything for a collector that is away, beyond the queue.
 """
 
@@ -33,21 +36,23 @@ TIMEOUT_S = 5.0
 TRIES_MAX = 3
 RETRY_S = 1.0  # before the second try, and twice as long before the third
 END_WITHIN_S = 0.5
+OFF_WITHIN_S = 5.0  # from switching it off to the last span that is sent
 ANSWER_MAX_BYTES = 64 * 1024
 _AGAIN = frozenset({429, 502, 503, 504})  # OTLP's list of what may be sent again
 _OK = 200
 _SAY_EVERY_S = 30.0
 
 FULL, REFUSED, UNREACHABLE, UNFINISHED = "queue full", "refused", "unreachable", "unfinished"
+OFF = "switched off"
 
 _log = log.get("tracing")
 
 
 class SpanExport:
-    """Sends spans to one collector.
+    """Sends spans to one collector at a time.
 
     Args:
-        endpoint: the collector's base URL.
+        endpoint: the collector's base URL; None for none yet.
         resource: what is said of this process.
         product: its version.
         headers: of each request, a token for example.
@@ -55,11 +60,12 @@ class SpanExport:
     Attributes:
         exported: spans that the collector has taken.
         dropped: spans that it has not and will not, by reason.
+        is_on: there is a collector, so spans are wanted.
     """
 
     def __init__(
         self,
-        endpoint: str,
+        endpoint: str | None,
         resource: Mapping[str, Value],
         product: str,
         headers: Mapping[str, str] | None = None,
@@ -67,7 +73,10 @@ class SpanExport:
         """Nothing is sent before ``start``."""
         self.exported = 0
         self.dropped: Counter[str] = Counter()
-        self._url = endpoint.rstrip("/") + PATH
+        self.is_on = False
+        self._url = ""
+        self._is_started = False
+        self._off_at_s = float("-inf")  # switched off: until then, what was under way is taken
         self._resource = dict(resource)
         self._product = product
         self._headers = {"Content-Type": "application/json", **(headers or {})}
@@ -75,9 +84,27 @@ class SpanExport:
         self._is_due = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._said_s = float("-inf")
+        self.point_to(endpoint)
+
+    def point_to(self, endpoint: str | None) -> None:
+        """Send to this collector from now on; None is none."""
+        if endpoint is not None:
+            self._url = endpoint.rstrip("/") + PATH
+        elif self.is_on and self._is_started:
+            self._off_at_s = asyncio.get_running_loop().time() + OFF_WITHIN_S
+        self.is_on = endpoint is not None
+        self._begin()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether it was switched off, and what was under way had its time."""
+        return not self.is_on and asyncio.get_running_loop().time() >= self._off_at_s
 
     def add(self, spans: Sequence[Span]) -> None:
         """Take the spans of one trace, all of them or none."""
+        if self._is_over:
+            self.dropped[OFF] += len(spans)
+            return
         if len(self._queue) + len(spans) > QUEUE_MAX:
             self.dropped[FULL] += len(spans)
             return
@@ -85,11 +112,17 @@ class SpanExport:
         self._is_due.set()
 
     def start(self) -> None:
-        """Begin to send; on the running loop."""
-        self._task = asyncio.create_task(self._run())
+        """Begin to send, once there is a collector; on the running loop."""
+        self._is_started = True
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._is_started and self.is_on and self._task is None:
+            self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         """Send what is there, within ``END_WITHIN_S``, and drop the rest."""
+        self._is_started = False
         if self._task is None:
             return
         self._task.cancel()
@@ -110,7 +143,10 @@ class SpanExport:
                 await self._is_due.wait()
                 if len(self._queue) < BATCH_MAX:
                     await asyncio.sleep(LINGER_S)
-                await self._send(session, self._take(), tries=TRIES_MAX)
+                is_taken = await self._send(session, self._take(), tries=TRIES_MAX)
+                if self._is_over or not (is_taken or self.is_on):
+                    self.dropped[OFF] += len(self._queue)
+                    self._queue.clear()
                 if not self._queue:
                     self._is_due.clear()
                 await asyncio.sleep(PACE_S)
@@ -118,8 +154,11 @@ class SpanExport:
     def _take(self) -> list[Span]:
         return [self._queue.popleft() for _ in range(min(BATCH_MAX, len(self._queue)))]
 
-    async def _send(self, session: aiohttp.ClientSession, spans: list[Span], tries: int) -> None:
-        """One request, and again where that may help; its spans are counted, however it ends."""
+    async def _send(self, session: aiohttp.ClientSession, spans: list[Span], tries: int) -> bool:
+        """One request, and again where that may help; its spans are counted, however it ends.
+
+        Tried again, it goes to the collector that there is by then; to none it is not.
+        """
         left = len(spans)  # not judged yet; a task that ends amid it has not sent them
         try:
             body = encode_spans(spans, self._resource, self._product)
@@ -127,6 +166,8 @@ class SpanExport:
             for number in range(tries):
                 if number:
                     await asyncio.sleep(RETRY_S * number)
+                    if not self.is_on:
+                        break
                 try:
                     status, answer = await self._post(session, body)
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -137,13 +178,14 @@ class SpanExport:
                     self.exported += left - lost
                     self.dropped[REFUSED] += lost
                     left = 0
-                    return
+                    return True
                 reason, why = REFUSED, f"HTTP {status}"
                 if status not in _AGAIN:
                     break
             self._say(why, left)
             self.dropped[reason] += left
             left = 0
+            return False
         finally:
             self.dropped[UNREACHABLE] += left
 
@@ -176,7 +218,7 @@ def headers_of(text: str) -> dict[str, str]:
 def span_export(
     endpoint: str | None, service: str, namespace: str, instance: str
 ) -> SpanExport | None:
-    """The export of this process; None where nothing is traced.
+    """The export of this process; None where nothing is traced, and nothing ever will be.
 
     Args:
         endpoint: the collector's base URL.
@@ -184,8 +226,11 @@ def span_export(
         namespace: its cluster.
         instance: its pod.
     """
-    if endpoint is None:
-        return None
+    return None if endpoint is None else live_export(endpoint, service, namespace, instance)
+
+
+def live_export(endpoint: str | None, service: str, namespace: str, instance: str) -> SpanExport:
+    """The export of this process, which may be switched on and off; as ``span_export``."""
     product = version("gantry")
     resource = {
         "service.name": service,
@@ -215,9 +260,9 @@ class TracingCollector(Collector):
         made = CounterMetricFamily(
             "gantry_tracing_spans_dropped",
             "Spans that it has not taken: the queue was full, it refused them, it was not reachable"
-            " in three tries, or a traced send was not answered here.",
+            " in three tries, a traced send was not answered here, or tracing was switched off.",
             labels=["reason"],
         )
-        for reason in (FULL, REFUSED, UNREACHABLE, UNFINISHED):
+        for reason in (FULL, REFUSED, UNREACHABLE, UNFINISHED, OFF):
             made.add_metric([reason], 0 if export is None else export.dropped[reason])
         yield made

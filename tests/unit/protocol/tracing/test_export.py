@@ -9,11 +9,13 @@ import pytest
 from gantry_protocol.tracing import export as exporting
 from gantry_protocol.tracing.export import (
     FULL,
+    OFF,
     REFUSED,
     UNREACHABLE,
     SpanExport,
     TracingCollector,
     headers_of,
+    live_export,
     span_export,
 )
 from gantry_protocol.tracing.spans import Span
@@ -176,6 +178,92 @@ async def test_an_end_waits_for_no_collector(monkeypatch: pytest.MonkeyPatch) ->
     server.close()
     assert made.exported == 0
     assert made.dropped[UNREACHABLE] == exporting.BATCH_MAX + 3
+
+
+async def test_another_collector_gets_what_waits(
+    receiver: OtlpReceiver, export: SpanExport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = OtlpReceiver()
+    await other.start()
+    monkeypatch.setattr(exporting, "LINGER_S", 0.05)
+    export.add(spans(2))
+    await eventually(lambda: export.exported == 2, "the first has taken them")
+    export.add(spans(3))
+    export.point_to(other.url)
+    export.add(spans(1))
+    await eventually(lambda: export.exported == 6, "the second has taken them")
+    assert (receiver.requests, other.requests) == ([2], [4])
+    assert not +export.dropped
+    await other.stop()
+
+
+async def test_a_wrong_collector_that_is_corrected_loses_nothing(
+    receiver: OtlpReceiver, export: SpanExport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try goes to the one that there is by then."""
+    monkeypatch.setattr(exporting, "RETRY_S", 0.05)
+    other = OtlpReceiver()
+    await other.start()
+    other.statuses = [503] * exporting.TRIES_MAX
+    export.point_to(other.url)
+    export.add(spans(3))
+    await eventually(lambda: other.requests == [3], "it is asked, and refuses")
+    export.point_to(receiver.url)
+    await eventually(lambda: export.exported == 3, "they are taken")
+    assert (other.requests, receiver.requests) == ([3], [3])
+    assert not +export.dropped
+    await other.stop()
+
+
+async def test_what_waits_when_it_is_switched_off_is_sent(
+    receiver: OtlpReceiver, export: SpanExport
+) -> None:
+    count = 2 * exporting.BATCH_MAX
+    export.add(spans(count))
+    export.point_to(None)
+    assert not export.is_on
+    export.add(spans(1))  # was under way
+    await eventually(lambda: export.exported == count + 1, "they are taken")
+    assert not +export.dropped
+
+
+async def test_off_is_off_after_a_few_seconds(
+    receiver: OtlpReceiver, export: SpanExport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "OFF_WITHIN_S", 0.0)
+    count = 2 * exporting.BATCH_MAX + 1
+    export.add(spans(count))
+    export.point_to(None)
+    export.add(spans(4))
+    assert export.dropped[OFF] == 4, "nobody takes them any more"
+    await eventually(lambda: export.exported + export.dropped[OFF] == count + 4, "all are counted")
+    assert export.exported == exporting.BATCH_MAX, "of what waits no second request is begun"
+    export.point_to(receiver.url)
+    export.add(spans(2))
+    await eventually(lambda: export.exported == exporting.BATCH_MAX + 2, "it is on again")
+
+
+async def test_off_waits_for_no_collector_that_is_away(
+    receiver: OtlpReceiver, export: SpanExport
+) -> None:
+    receiver.statuses = [503] * 10
+    export.add(spans(3 * exporting.BATCH_MAX))
+    export.point_to(None)
+    await eventually(lambda: export.dropped.total() == 3 * exporting.BATCH_MAX, "all are counted")
+    assert receiver.requests == [exporting.BATCH_MAX], "one try, of one request"
+    assert +export.dropped == {REFUSED: exporting.BATCH_MAX, OFF: 2 * exporting.BATCH_MAX}
+
+
+async def test_an_export_may_begin_without_a_collector(receiver: OtlpReceiver) -> None:
+    made = live_export(None, "s", "c", "i")
+    made.start()
+    assert (made.is_on, made._task) == (False, None), "nothing of it runs"
+    made.add(spans(2))
+    assert made.dropped[OFF] == 2
+    made.point_to(receiver.url)
+    made.add(spans(3))
+    await eventually(lambda: made.exported == 3, "they are taken")
+    await made.stop()
 
 
 async def test_without_a_collector_there_is_no_export() -> None:
