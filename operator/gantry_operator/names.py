@@ -85,7 +85,7 @@ ANNOTATION_DOORS: Final = f"{GROUP}/doors"
 ANNOTATION_FRONTS: Final = f"{GROUP}/fronts"
 """`known` on a broker StatefulSet whose image serves clients and fronts at once; likewise."""
 ANNOTATION_LIVE: Final = f"{GROUP}/live-settings"
-"""`known` on a broker StatefulSet whose image applies some settings while running; likewise."""
+"""On a broker StatefulSet whose image applies some settings while running: the word for which."""
 ANNOTATION_FILES: Final = f"{GROUP}/files"
 """On a broker's pod: fingerprint of the settings for which its kubelet was to renew the files that
 it has mounted. A kubelet looks at them at once when the pod changes, and else once in a while."""

@@ -478,6 +478,11 @@ class ClientProcessor:
         self.resent.connection_closed(conn)
         self._sessions.connection_closed(conn)
 
+    def trace(self, traced: OpenSends) -> None:
+        """Take the moments of sends that are traced, from now on."""
+        if not isinstance(self._sender, TracedSender):
+            self._sender = self.resent.sender = TracedSender.instead_of(self._sender, traced)
+
     def tune(self, tuning: Tuning) -> None:
         """Other settings from now on; what waits already waits as it was told."""
         self._sender.max_batch_messages = tuning.max_batch_messages

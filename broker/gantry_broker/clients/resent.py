@@ -260,7 +260,7 @@ class ResentSends:
         self.completed = 0
         self.again = Again(WINDOW_MS / 1000)
         self._view = view
-        self._sender = sender
+        self.sender = sender
         self._clock = clock
         self._turns: dict[int, _Turn] = {}  # by connection id
         self._lookups: dict[_Lookup, None] = {}
@@ -278,7 +278,7 @@ class ResentSends:
         Raises:
             HeaderError, NameRefused: it is malformed.
         """
-        self._sender.sought(conn, request)
+        self.sender.sought(conn, request)
         now_s, again = asyncio.get_running_loop().time(), digest(request)
         self.again.remember(again, now_s)
         self._seek(conn, request, again, now_s + WAIT_S)
@@ -297,7 +297,7 @@ class ResentSends:
             refusal.ext = {MAY_BE_STORED: "true"}
             conn.reply(request, refusal)
         else:
-            sought = self._sender.sought(conn, request)
+            sought = self.sender.sought(conn, request)
             self.again.begin(again)
             self._start(conn, request, sought, Marks(()), again)
 
@@ -323,7 +323,7 @@ class ResentSends:
             turn.later.append(request)
             return None
         if request.opaque not in marks:
-            return self._sender.send(conn, request)
+            return self.sender.send(conn, request)
         turn = self._turns[conn.id] = _Turn(conn, deque())
         self._look(turn, request, marks)
         return None
@@ -351,7 +351,7 @@ class ResentSends:
         conn = turn.conn
         marks.discard(request.opaque)
         try:
-            sought = self._sender.sought(conn, request)
+            sought = self.sender.sought(conn, request)
         except GantryError as error:  # of this send; what came behind it still waits
             conn.reply(request, reply(request, error.answer_code, str(error)))
             self._go_on(conn)
@@ -379,7 +379,7 @@ class ResentSends:
             conn.reply(request, reply(request, stored.code, stored.remark, ext))
         elif len(stored) == len(lookup.sought) > 0:
             self.found += 1
-            self._sender.answer_found(conn, request, stored, lookup.given_key)
+            self.sender.answer_found(conn, request, stored, lookup.given_key)
         elif is_question(request):
             found = (ResponseCode.SERVICE_NOT_AVAILABLE, _PARTLY, {MAY_BE_STORED: "true"})
             conn.reply(request, reply(request, *(found if stored else _ABSENT)))
@@ -404,7 +404,7 @@ class ResentSends:
 
         def done(outcome: SendOutcome) -> None:
             if outcome.code == ResponseCode.SUCCESS and outcome.stored:
-                self._sender.answer_found(conn, request, [*first, *outcome.stored], None)
+                self.sender.answer_found(conn, request, [*first, *outcome.stored], None)
             else:
                 code, remark = ResponseCode.SERVICE_NOT_AVAILABLE, outcome.remark or _NOT_YET
                 conn.reply(request, reply(request, code, remark, {MAY_BE_STORED: "true"}))
@@ -419,7 +419,7 @@ class ResentSends:
         refusal = self._no_room()
         try:
             answer = (
-                self._sender.send(conn, request) if refusal is None else reply(request, *refusal)
+                self.sender.send(conn, request) if refusal is None else reply(request, *refusal)
             )
         except GantryError as error:  # of this send alone
             answer = reply(request, error.answer_code, str(error))

@@ -2,9 +2,10 @@
 
 ``entrance`` stands before the requests of clients and decides for each send whether it is traced;
 ``TracedSender`` takes the moments on its way. Without tracing there is neither, so a send costs
-nothing more. A send is known by its connection and number until it is answered. One that is
-answered elsewhere, by another group's master or by who refuses what waits too long, is forgotten
-after a while and counted.
+nothing more; they come when it is switched on. When it is switched off, the entrance goes, and the
+rest stays for sends under way. A send is known by its connection and number until it is answered.
+One that is answered elsewhere, by another group's master or by who refuses what waits too long, is
+forgotten after a while and counted.
 
 What it refuses: to change the way of a send, or its answer.
 """
@@ -64,6 +65,7 @@ class OpenSends:
     Attributes:
         flushes: of the group's log.
         group: the broker group.
+        ratio: of the arguments; it may change.
         watched: sends whose moments somebody else takes, and that need the syncs, too.
     """
 
@@ -78,7 +80,7 @@ class OpenSends:
         self.flushes = Flushes()
         self.now_ns = now_ns
         self._export = export
-        self._ratio = ratio
+        self.ratio = ratio
         self.group = group
         self.watched = 0
         self._drawn = drawn
@@ -108,7 +110,7 @@ class OpenSends:
     def arrived(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether a send that has just come is traced."""
         parent = taken_parent(conn, request) or named_parent(request)
-        if not is_sampled(parent, self._ratio, self._drawn()):
+        if not is_sampled(parent, self.ratio, self._drawn()):
             return False
         self._begin(conn, request, parent)
         return True
@@ -220,6 +222,13 @@ class TracedSender(Sender):
     def __init__(self, sends: OpenSends, *others: Any) -> None:
         super().__init__(*others)
         self._sends = sends
+
+    @classmethod
+    def instead_of(cls, sender: Sender, sends: OpenSends) -> "TracedSender":
+        """One that goes on where a sender is; what that one has begun it ends itself."""
+        made = cls.__new__(cls)
+        vars(made).update(vars(sender), _sends=sends)
+        return made
 
     def store(
         self, conn: Connection, request: RemotingCommand, header: SendHeader, topic: TopicConfig

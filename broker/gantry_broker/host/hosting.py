@@ -95,7 +95,7 @@ class HostedGroup(Watcher):
         turns: of the process's event loop.
         limits: of the process's client connections.
         tls: of the process.
-        tracing: of the process; None traces nothing.
+        tracing: of the process, on or off; None traces nothing, ever.
 
     Attributes:
         failure: set to what ended this group; never to a result.
@@ -119,7 +119,7 @@ class HostedGroup(Watcher):
         self.name = name
         self._tracing = tracing
         self._takeover = None if tracing is None else tracing.takeover(name)
-        self._traced: OpenSends | None = None  # of the present mastership
+        self._traced: OpenSends | None = None  # of this mastership, once tracing was on in it
         self.stores = stores
         self._client_options = options
         self._options: GroupOptions | None = None
@@ -180,6 +180,10 @@ class HostedGroup(Watcher):
             _tune(self.group, options)
         if self.processor is not None:
             self.processor.tune(client_options.tuning())
+            self._trace_sends()
+            if self._traced is not None:
+                self.processor.trace(self._traced)
+            self._let_in(self.processor)
 
     async def open(self, options: GroupOptions, shared: SharedResources) -> None:
         """Read the volume.
@@ -206,7 +210,7 @@ class HostedGroup(Watcher):
         self._ask_at_gate(shared.access)
         if self.stores is not None:
             served = StoreView(self.group, self._is_offered, self._moved)
-            self.stores.add(self.name, served, lambda: self._traced)
+            self.stores.add(self.name, served, self._traced_now)
         self.group.failure.add_done_callback(self._group_failed)
 
     def _ask_at_gate(self, access: ClusterUsers) -> None:
@@ -364,19 +368,32 @@ class HostedGroup(Watcher):
             self._shared.access,
             self._traced,
         )
-        traced = self._traced
-        self.router.processor = (
-            self.processor if traced is None else traced.entrance(self.processor)
-        )
+        self._let_in(self.processor)
+
+    def _let_in(self, processor: "ClientProcessor") -> None:
+        """Have requests of clients served, behind the entrance of traced sends if they are."""
+        traced = self._traced_now()
+        self.router.processor = processor if traced is None else traced.entrance(processor)
+
+    def _traced_now(self) -> "OpenSends | None":
+        """Where sends that come are traced; None while they are not."""
+        return self._traced if self._tracing is not None and self._tracing.is_on else None
 
     def _trace(self) -> None:
         """The takeover has come to its end, and traced sends begin."""
-        group = self.group
-        if self._tracing is None or self._takeover is None or group is None or group.shell is None:
+        if self._takeover is not None and self.group is not None:
+            self._takeover.promoted(self.group.epoch)
+        self._trace_sends()
+
+    def _trace_sends(self) -> None:
+        """Trace sends of this mastership, or other shares of them, if that is wished now."""
+        tracing, group = self._tracing, self.group
+        if tracing is None or not tracing.is_on or group is None or group.shell is None:
             return
-        self._takeover.promoted(group.epoch)
-        self._traced = self._tracing.sends(self.name)
-        group.shell.on_flushed = self._traced.flushed
+        if self._traced is None:
+            self._traced = tracing.sends(self.name)
+            group.shell.on_flushed = self._traced.flushed
+        self._traced.ratio = tracing.ratio
 
     def _look_for_first_write(self, takeover: TakeoverTrace) -> None:
         core = None if self.group is None else self.group.core
@@ -423,10 +440,11 @@ class HostedGroup(Watcher):
             self.stores.end(self.name, "this is not the master of its group any more")
         processor, self.processor = self.processor, None
         self.router.processor = None
-        if self._traced is not None and self._takeover is not None:
+        if self._takeover is not None and (processor is not None or self._traced is not None):
+            self._takeover.ended()
+        if self._traced is not None:
             self._traced.close()
             self._traced = None
-            self._takeover.ended()
         if processor is not None:
             processor.close()
             self.router.end_sessions(list(self.remoting.connections.values()))

@@ -35,7 +35,7 @@ from gantry_protocol.settings.broker import FILE_BYTES_MIN
 from gantry_protocol.tier.keys import shared_uid
 from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls, written
 from gantry_protocol.tls.process import Tls, TlsCollector
-from gantry_protocol.tracing.export import TracingCollector, span_export
+from gantry_protocol.tracing.export import TracingCollector, live_export
 
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.decisions.replay import REPLICA
@@ -88,16 +88,14 @@ class BrokerServer:
         self._tls = Tls(settings)
         self._listener_tls = listener_tls(settings, self._tls)
         self.stores = None if settings.store_port is None else StoreServer(self._key)
-        self._spans = span_export(
+        self._spans = live_export(
             settings.tracing_endpoint, "gantry-broker", settings.cluster, settings.name
         )
-        tracing = (
-            None
-            if self._spans is None
-            else BrokerTracing(self._spans, settings.cluster, settings.tracing_ratio)
-        )
+        self._tracing = BrokerTracing(self._spans, settings.cluster, settings.tracing_ratio)
         self.hosted = [
-            HostedGroup(at.name, client_options, self.stores, turns, limits, self._tls, tracing)
+            HostedGroup(
+                at.name, client_options, self.stores, turns, limits, self._tls, self._tracing
+            )
             for at in settings.port_map
         ]
 
@@ -160,9 +158,8 @@ class BrokerServer:
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
         )
         stack.callback(data_dir.close)
-        if self._spans is not None:
-            self._spans.start()
-            stack.push_async_callback(self._spans.stop)
+        self._spans.start()
+        stack.push_async_callback(self._spans.stop)
         shared = SharedResources(
             ControllerLine(
                 settings.cluster,
@@ -237,6 +234,7 @@ class BrokerServer:
         log.set_level(settings.log_level)
         shared.access.logs_all = settings.access_log == "all"
         shared.disk_space.watermarks = settings.watermarks
+        self._tracing.tune(settings.tracing_endpoint, settings.tracing_ratio)
         client_options = ClientOptions.of(settings)
         for hosted in self.hosted:
             hosted.tune(client_options, self._options(hosted, directory))

@@ -17,19 +17,29 @@ class BrokerTracing:
     """The common part of the groups of one process: the export, and the ratio.
 
     Args:
-        export: takes the spans.
+        export: takes the spans, while it is on.
         cluster: the name of the cluster.
         ratio: the share of sends that is traced.
     """
 
     def __init__(self, export: SpanExport, cluster: str, ratio: float) -> None:
         self.export = export
+        self.ratio = ratio
         self._cluster = cluster
-        self._ratio = ratio
+
+    @property
+    def is_on(self) -> bool:
+        """Whether spans are wanted."""
+        return self.export.is_on
+
+    def tune(self, endpoint: str | None, ratio: float) -> None:
+        """Other settings from now on."""
+        self.export.point_to(endpoint)
+        self.ratio = ratio
 
     def sends(self, group: str) -> OpenSends:
-        """The traced sends of a mastership that begins."""
-        return OpenSends(self.export, self._ratio, group)
+        """The traced sends of a mastership."""
+        return OpenSends(self.export, self.ratio, group)
 
     def takeover(self, group: str) -> "TakeoverTrace":
         """The group's part in changes of master."""
@@ -38,6 +48,9 @@ class BrokerTracing:
 
 class TakeoverTrace:
     """From hearing that it is the master to its first write, of one group; masterships in turn.
+
+    Moments are noted while tracing is off, too, since it may be switched on amid a change. One that
+    ended while it was off is forgotten.
 
     Args:
         export: takes the spans.
@@ -70,7 +83,9 @@ class TakeoverTrace:
     def promoted(self, epoch: int) -> None:
         """It serves."""
         self.told(epoch)
-        if self._change is not None and self._promoted_ms is None:
+        if not self._export.is_on:
+            self.ended()
+        elif self._change is not None and self._promoted_ms is None:
             self._promoted_ms = self._wall_ms()
             self._export.add([promoted(self._change, self._told_ms, self._promoted_ms)])
 

@@ -105,7 +105,7 @@ class StoreServer:
             await asyncio.gather(self._ticks, return_exceptions=True)
 
     def add(self, name: str, host: ServingHost, traced: Traced = lambda: None) -> None:
-        """Serve from the group ``name`` while it is a serving master; ``traced`` are its sends."""
+        """Serve a group while it is a serving master; ``traced`` is for each ``Session``."""
         self._hosts[name] = host
         self._traced[name] = traced
 
@@ -166,7 +166,7 @@ class StoreServer:
             session = ReadSession(host.reads, lambda message: link.send(wire.encode(message)))
         else:
             session = Session(
-                host, lambda message: link.send(wire.encode(message)), self._traced[name]()
+                host, lambda message: link.send(wire.encode(message)), self._traced[name]
             )
         self._links[link] = name
         self._sessions.setdefault(name, {})[link] = session

@@ -76,7 +76,7 @@ class Session:
     Args:
         host: the group, which is the serving master.
         send: takes each message for the front.
-        traced: sends of this mastership that are traced; None traces none.
+        traced: says where sends of this mastership are traced now; None where they are not.
 
     Attributes:
         unanswered: requests, until they are answered.
@@ -86,10 +86,11 @@ class Session:
         self,
         host: StoreHost,
         send: Callable[[wire.FromStore], None],
-        traced: OpenSends | None = None,
+        traced: Callable[[], OpenSends | None] = lambda: None,
     ) -> None:
         """Nothing is said before ``open``."""
-        self._traced = None if traced is None else TracedAppends(traced)
+        self._traced_now = traced
+        self._traced: TracedAppends | None = None  # once there was something to trace
         self._host = host
         self._view = host.view
         self._store = host.view.store
@@ -155,8 +156,8 @@ class Session:
     def _append(self, message: wire.AppendRecords) -> None:
         """Append the sends of a frame in one go, unless something is wrong with one of them."""
         number, records = message.number, message.records
-        if message.parents and self._traced is not None:
-            self._traced.arrived(message)
+        if message.parents:
+            self._trace(message)
         refusal = self._view.accepting_writes()
         if refusal is not None:
             self._tell(wire.Appended(number, len(records), refusal.code, refusal.remark, []))
@@ -164,6 +165,12 @@ class Session:
             self._one_by_one(number, records)
         else:
             self._append_all(number, records)
+
+    def _trace(self, message: wire.AppendRecords) -> None:
+        sends = self._traced_now()
+        if sends is not None:
+            self._traced = self._traced or TracedAppends(sends)
+            self._traced.arrived(message)
 
     def _append_all(self, number: int, records: list[MessageRecord]) -> None:
         count = len(records)

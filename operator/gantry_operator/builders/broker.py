@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from gantry_operator import names
 from gantry_operator.builders import pods, services
-from gantry_operator.builders.config import broker_settings, config_map, restarting
+from gantry_operator.builders.config import (
+    NEWEST_LIVE,
+    broker_settings,
+    config_map,
+    live_keys,
+    restarting,
+)
 from gantry_operator.builders.listeners import broker_listeners, own_ports
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
@@ -58,7 +64,7 @@ def broker_objects(
     door: bool = True,
     fronts: bool = False,
     knows_fronts: bool = True,
-    live: bool = True,
+    live: str = NEWEST_LIVE,
     claim_size: str = "",
     addressed: int | None = None,
     shared_listeners: Collection[str] = (),
@@ -75,7 +81,8 @@ def broker_objects(
         door: whether the image knows doors; without, there are none whatever the wish.
         fronts: whether the cluster has a FrontGroup, so that fronts read and append at the store.
         knows_fronts: whether the image serves fronts; without, they pass everything on to it.
-        live: whether the image applies some settings while running; without, each restarts pods.
+        live: the word for the settings that the image applies while running (`live_keys`); where
+            it is empty each restarts pods.
         claim_size: that of a live claim template with less than is wished; else empty.
         addressed: how many controllers pods are told of, which ask those for all others; by default
             as many as are wished.
@@ -88,7 +95,7 @@ def broker_objects(
         spec = group.spec.model_copy(update={"storage": storage})
         group = group.model_copy(update={"spec": spec})
     return [
-        config_map(group, component, name, broker_settings(group, live=live)),
+        config_map(group, component, name, broker_settings(group, live=bool(live))),
         services.headless(group, component, name, PORTS if shards is None else PORTS_OF_ALL_SHARDS),
         *_client_services(group, shards),
         *broker_listeners(
@@ -119,7 +126,7 @@ def broker_objects(
             **({} if shards is None else {"shards": str(shards)}),
             **({"doors": "known"} if door else {}),
             **({"fronts": "known"} if knows_fronts else {}),
-            **({"live_settings": "known"} if live else {}),
+            **({"live_settings": live} if live else {}),
         ),
     ]
 
@@ -151,7 +158,7 @@ def _workload(
     door: bool,
     store: bool,
     shards: int | None,
-    live: bool,
+    live: str,
     addressed: int,
 ) -> pods.Workload:
     keys = tier_keys(group.spec.tier)
@@ -187,7 +194,7 @@ def _workload(
         ),
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
-        config=restarting(broker_settings(group, live=live), live=live),
+        config=restarting(broker_settings(group, live=bool(live)), live_keys(live)),
         secrets=(
             pods.quorum_key(controllers.metadata.name),
             *((keys,) if keys else ()),

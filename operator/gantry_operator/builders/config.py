@@ -8,16 +8,16 @@ again while running (`live`) find the settings of `spec.retention` there, too.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from gantry_protocol.settings.broker import LIVE
+from gantry_protocol.settings.broker import LIVE, LIVE_SINCE
 
 from gantry_operator import names
 from gantry_operator.builders.meta import Manifest, owned, sealed
 from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from gantry_operator.models import BrokerGroup
     from gantry_operator.models.base import Resource
@@ -40,12 +40,21 @@ def broker_settings(group: BrokerGroup, *, live: bool) -> dict[str, str]:
     return dict(group.spec.config) | fields
 
 
-def restarting(settings: Mapping[str, str], *, live: bool) -> dict[str, str]:
-    """Those of a broker's settings whose change restarts its pods.
+NEWEST_LIVE: Final[str] = next(reversed(LIVE_SINCE))
+"""The word for what a broker of this version applies while running."""
 
-    All of them, but for those that its image applies while running.
+
+def live_keys(word: str) -> frozenset[str]:
+    """The settings that images with this word apply while running; none where it is empty.
+
+    A word that is not known is from a newer operator, and names all of ours.
     """
-    return {key: text for key, text in settings.items() if not (live and key in LIVE)}
+    return LIVE_SINCE.get(word, LIVE) if word else frozenset()
+
+
+def restarting(settings: Mapping[str, str], live: Collection[str]) -> dict[str, str]:
+    """Those of a component's settings whose change restarts its pods: all that are not live."""
+    return {key: text for key, text in settings.items() if key not in live}
 
 
 def config_map(

@@ -36,7 +36,7 @@ them have said that they have it. On Kubernetes the kubelet takes up to two minu
 file in a pod. What waits already, such as a transaction until its producer is asked, waits as long
 as it was told. A file that could not be started with changes nothing, and `Progressing` has the
 reason `SettingsRefused`. All else changes *with a restart* of the pods, one by one. So does
-everything in a group whose pods have an image from before this, until its image changes.
+what an older image in a group's pods does not apply while running, until its image changes.
 """
 _TABLE: Final = """
 | Setting | Where | Range | Default | Changes | |

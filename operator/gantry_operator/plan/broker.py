@@ -14,7 +14,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.builders import Manifest, broker_objects
-from gantry_operator.builders.config import broker_settings, toml
+from gantry_operator.builders.config import NEWEST_LIVE, broker_settings, toml
 from gantry_operator.plan import steady
 from gantry_operator.plan.acceptance import Acceptance, accept_broker_group
 from gantry_operator.plan.actions import (
@@ -54,7 +54,7 @@ from gantry_operator.plan.growth import (
 )
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
 from gantry_operator.plan.listener_tls import LOOK_S, shared_listeners
-from gantry_operator.plan.live_settings import applies_live, applying, live_text, renew
+from gantry_operator.plan.live_settings import applies_live, applying, live_text, live_word, renew
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
 from gantry_operator.plan.preferred import Preference, prefer
@@ -314,7 +314,7 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         door=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_DOORS),
         fronts=seen.fronts,
         knows_fronts=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_FRONTS),
-        live=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_LIVE),
+        live=_live(seen, group.spec.image or seen.image),
         claim_size=template_size(group.spec.storage, _statefulset(seen), seen.volumes or ()),
         addressed=addressed_size(
             seen.controllers.metadata.name, seen.meta.namespace, _statefulset(seen)
@@ -341,12 +341,25 @@ def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:
 
     One that it has had before may be older than doors: that of a group that waits for its turn, and
     one that its spec names. A door would end there again and again, and no pod would be Ready. So
-    it is with fronts: an older broker that is told of a store port serves no client itself. And
-    with settings that are applied while running: an older broker would never have them.
+    it is with fronts: an older broker that is told of a store port serves no client itself.
     """
     live = _statefulset(seen)
     if live is None or annotation in (live["metadata"].get("annotations") or {}):
         return True
+    return _is_given(live, image)
+
+
+def _live(seen: BrokerObserved, image: str) -> str:
+    """Rule: what is applied while running changes with the image; likewise.
+
+    An older broker would never have it, and say that it has the file.
+    """
+    live = _statefulset(seen)
+    return NEWEST_LIVE if live is None or _is_given(live, image) else live_word(live)
+
+
+def _is_given(live: Body, image: str) -> bool:
+    """Whether pods get this image now, and have another."""
     broker = container(live, names.BROKER)
     return broker is not None and broker.get("image") != image
 

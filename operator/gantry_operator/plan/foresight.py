@@ -324,7 +324,8 @@ def _of_settings(before: BrokerObserved, following: Observed) -> Iterator[Step]:
     workload = before.objects.get(("StatefulSet", names.broker_statefulset(group)))
     if not applies_live(workload) or not before.pods:
         return
-    changed = live_changes(live_text(before.objects, group), live_text(following.objects, group))
+    texts = (live_text(before.objects, group), live_text(following.objects, group))
+    changed = live_changes(*texts, workload)
     if changed:
         yield Step(
             "Settings",

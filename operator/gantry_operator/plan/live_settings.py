@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_protocol.process.config import fingerprint
-from gantry_protocol.settings.broker import LIVE
 
 from gantry_operator import names
+from gantry_operator.builders.config import live_keys
 from gantry_operator.plan.actions import RenewFiles
 from gantry_operator.plan.broker_steps import PlanStep
 from gantry_operator.plan.reasons import Reason
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 
 def applies_live(statefulset: Body | None) -> bool:
     """Whether pods are made from a template whose image applies settings while running."""
+    return bool(live_word(statefulset))
+
+
+def live_word(statefulset: Body | None) -> str:
+    """The word for what such an image applies; empty for none."""
     annotations = (statefulset or {}).get("metadata", {}).get("annotations") or {}
-    return names.ANNOTATION_LIVE in annotations
+    return str(annotations.get(names.ANNOTATION_LIVE, ""))
 
 
 def live_text(objects: Mapping[ObjectKey, Body], group: str) -> str:
@@ -38,10 +43,10 @@ def live_text(objects: Mapping[ObjectKey, Body], group: str) -> str:
     return str((found.get("data") or {}).get(names.CONFIG_KEY, ""))
 
 
-def live_changes(before: str, after: str) -> list[str]:
-    """Names of the settings that differ between two files, and are applied while running."""
+def live_changes(before: str, after: str, statefulset: Body | None) -> list[str]:
+    """Names of the settings that differ between two files, and that its pods apply running."""
     lines = set(before.splitlines()) ^ set(after.splitlines())
-    return sorted({line.partition(" = ")[0] for line in lines} & LIVE)
+    return sorted({line.partition(" = ")[0] for line in lines} & live_keys(live_word(statefulset)))
 
 
 def applying(

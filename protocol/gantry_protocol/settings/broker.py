@@ -294,7 +294,7 @@ class TierSettings(Settings):
     )
 
 
-LIVE: Final = frozenset(
+_LIVE_AT_FIRST: Final = frozenset(
     {
         "access_log",
         "disk_refuse_percent",
@@ -313,6 +313,17 @@ LIVE: Final = frozenset(
         "transaction_timeout_s",
     }
 )
+LIVE_SINCE: Final[dict[str, frozenset[str]]] = {
+    "known": _LIVE_AT_FIRST,
+    "tracing": _LIVE_AT_FIRST | {"tracing_endpoint", "tracing_ratio"},
+}
+"""What images apply while running, by a word for those that do; the newest is the last.
+
+The operator notes the word with the image that it gives a group. When ``LIVE`` grows, another one
+is added here: an image from before would not apply the new ones.
+"""
+
+LIVE: Final = LIVE_SINCE["tracing"]
 """Settings that a broker applies while it runs, when its configuration file says another value.
 
 Each is read anew by every decision that it is for, so that none rests on two values, and members of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,17 @@ import pytest
 from gantry_broker.host.live_settings import SettingsFile
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
+from gantry_protocol.command import RemotingCommand
 from gantry_protocol.process import log
 from gantry_protocol.process.config import fingerprint
 from gantry_protocol.settings.broker import LIVE
+from gantry_protocol.tracing.export import LINGER_S
 from gantry_protocol.types import BrokerId
+from integration.broker.test_tracing import figures
 from support.broker_cluster import BrokerCluster, RunningBroker, eventually, send_command
 from support.broker_processes import Group
 from support.loopback_controller import CLUSTER, GROUP, LoopbackController
+from support.otlp import OtlpReceiver
 
 OTHERS: dict[str, str] = {
     "access_log": "all",
@@ -31,6 +36,8 @@ OTHERS: dict[str, str] = {
     "retention_bytes": "1048576",
     "retention_hours": "5",
     "retention_when_full": "refuse",
+    "tracing_endpoint": "http://127.0.0.1:1",
+    "tracing_ratio": "0.5",
     "transaction_check_interval_s": "11",
     "transaction_check_max": "4",
     "transaction_timeout_s": "13",
@@ -83,6 +90,8 @@ def in_force(server: BrokerServer) -> dict[str, Any]:
     assert retention is not None
     marks, kept, rounds = shared.disk_space.watermarks, retention.kept, processor._rounds
     ledger, throttle = processor.transactions.ledger, processor.throttle
+    traced = hosted._traced_now()
+    assert (hosted.router.processor is processor) is (traced is None)
     rates = None if throttle is None else throttle._meter._quotas.per_tenant.sends_per_second
     return {
         "access_log": "all" if shared.access.logs_all else "denied",
@@ -97,6 +106,11 @@ def in_force(server: BrokerServer) -> dict[str, Any]:
         "retention_bytes": kept.bytes or 0,
         "retention_hours": kept.hours,
         "retention_when_full": "delete" if kept.gives_way else "refuse",
+        "tracing_endpoint": (
+            server._spans._url.removesuffix("/v1/traces") if server._spans.is_on else None
+        ),
+        # Nobody asks for it while nothing is traced.
+        "tracing_ratio": server._tracing.ratio if traced is None else traced.ratio,
         "transaction_check_interval_s": rounds._interval_s,
         "transaction_check_max": ledger.policy.checks_max,
         "transaction_timeout_s": ledger.policy.timeout_ms / 1000,
@@ -157,6 +171,69 @@ async def test_quotas_count_from_the_next_send_on(tmp_path: Path) -> None:
         assert cluster.master.member._is_offered()
 
 
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e473", "00f067aa0ba902b7"
+
+
+def traced(number: int) -> RemotingCommand:
+    """A send whose producer traces it."""
+    command = send_command(b"hello")
+    assert command.ext is not None
+    command.ext["i"] = f"traceparent\x0100-{TRACE}{number}-{SPAN}-01\x02"
+    return command
+
+
+@pytest.fixture
+async def receivers() -> AsyncIterator[list[OtlpReceiver]]:
+    made = [OtlpReceiver(), OtlpReceiver()]
+    for receiver in made:
+        await receiver.start()
+    yield made
+    for receiver in made:
+        await receiver.stop()
+
+
+def traces(receiver: OtlpReceiver) -> list[str]:
+    """Of sends."""
+    return [span.trace[-1] for span in receiver.spans if span.name == "SendMessage"]
+
+
+async def test_tracing_goes_on_to_another_collector_and_off(
+    tmp_path: Path, receivers: list[OtlpReceiver]
+) -> None:
+    first, second = receivers
+    async with OneBroker(tmp_path) as cluster:
+        server, client = cluster.master.server, await cluster.client(cluster.master)
+
+        async def send(number: int) -> None:
+            assert (await client.call(traced(number))).code == 0
+
+        await send(0)
+        assert server._spans._task is None, "off is not there"
+        await cluster.has({"tracing_endpoint": first.url, "tracing_ratio": "0"})
+        await send(1)
+        await eventually(lambda: traces(first) == ["1"], "it is traced from now on")
+        assert len(first.of(f"{TRACE}1")) == 5, "with all of its parts"
+        # What nobody traces is traced by the ratio.
+        assert (await client.call(send_command(b"x"))).code == 0
+        await cluster.has({"tracing_endpoint": first.url, "tracing_ratio": "1"})
+        assert (await client.call(send_command(b"x"))).code == 0
+        await eventually(lambda: len(traces(first)) == 2, "one of the two is")
+        # The send that waits for the first collector goes to the second, with the one after.
+        await send(2)
+        await cluster.has({"tracing_endpoint": second.url})
+        await send(3)
+        await eventually(lambda: "3" in traces(second), "it is sent there")
+        assert sorted(traces(first)[2:] + traces(second)) == ["2", "3"], "each once"
+        await cluster.has({})
+        await send(4)
+        (hosted,) = server.hosted
+        assert hosted.router.processor is hosted.processor
+        await asyncio.sleep(2 * LINGER_S)  # as long as spans would take
+        assert "4" not in traces(first) + traces(second)
+        assert not +server._spans.dropped, "nothing is lost"
+        assert server._spans.exported == len(first.spans) + len(second.spans)
+
+
 # ---- a process
 
 
@@ -199,6 +276,32 @@ async def test_a_process_applies_its_file_and_has_the_same_when_it_starts_again(
     group.boot(ip)
     await group.settled()
     await has_hours(7)
+
+
+async def test_tracing_is_switched_on_and_off_in_a_process(
+    group: Group, tmp_path: Path, receivers: list[OtlpReceiver]
+) -> None:
+    path, ip = tmp_path / "gantry.toml", group.master_ip
+    pid = group.processes[ip].process.pid
+
+    async def has(settings: dict[str, str]) -> None:
+        path.write_text(file_text(settings))
+        wished = fingerprint(path.read_bytes())
+        await eventually(lambda: said(group.controller) == wished, "the controllers hear of it")
+
+    await group.ask(traced(0))
+    await has({"tracing_endpoint": receivers[0].url})
+    await group.ask(traced(1))
+    await eventually(lambda: traces(receivers[0]) == ["1"], "it is traced")
+    path.write_text(file_text({"tracing_endpoint": "collector:4318"}))
+    await eventually(lambda: "are refused" in group.processes[ip].said, "it refuses")
+    await group.ask(traced(2))
+    await eventually(lambda: traces(receivers[0]) == ["1", "2"], "what held before holds")
+    await has({})
+    await group.ask(traced(3))
+    assert figures(ip)["exported"] == len(receivers[0].spans) == 10
+    assert {why: count for why, count in figures(ip).items() if count} == {"exported": 10}
+    assert group.processes[ip].process.pid == pid
 
 
 async def has_refused(group: Group) -> None:

@@ -1,4 +1,4 @@
-"""Bugs in settings that brokers apply while running."""
+"""Bugs in settings that processes apply while running."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from sim.mutants.mutant import Mutant, UnitTests, one_edit
 
 _broker = one_edit("gantry_broker")
 _operator = one_edit("gantry_operator")
+_protocol = one_edit("gantry_protocol")
 _FILE = "unit/broker/host/test_live_settings.py::"
 _WISH = "unit/operator/test_live_settings.py::"
+_EXPORT = "unit/protocol/tracing/test_export.py::"
+_SENDS = "unit/broker/clients/test_traced_sends.py::"
+_HOST = "unit/broker/host/test_hosting.py::"
 _AREA = "changes"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -43,7 +47,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _AREA,
         "a setting that is applied while running restarts every pod",
         "builders.config:restarting",
-        "if not (live and key in LIVE)",
+        "if key not in live",
         "if key",
         UnitTests(f"{_WISH}test_a_live_key_is_no_part_of_the_template"),
     ),
@@ -51,9 +55,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "live-settings-of-an-older-image",
         _AREA,
         "an upgrade of the operator restarts every group, and older brokers are told in vain",
-        "plan.broker:_objects",
-        "live=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_LIVE)",
-        "live=True",
+        "plan.broker:_live",
+        "if live is None or _is_given(live, image)",
+        "if True",
         UnitTests(f"{_WISH}test_an_upgrade_of_the_operator_restarts_nothing"),
     ),
     _operator(
@@ -75,5 +79,50 @@ MUTANTS: tuple[Mutant, ...] = (
         UnitTests(
             f"{_WISH}test_a_live_change_waits_for_no_approval_and_the_file_for_a_new_image_does"
         ),
+    ),
+    _operator(
+        "what-is-new-of-an-image-that-knows-less",
+        _AREA,
+        "tracing is switched on by a file that the image in the pods reads and does not apply",
+        "builders.config:live_keys",
+        "LIVE_SINCE.get(word, LIVE)",
+        "LIVE",
+        UnitTests(f"{_WISH}test_an_image_that_applies_less_has_the_rest_by_a_roll"),
+    ),
+    _broker(
+        "a-second-sender-with-keys-of-its-own",
+        _AREA,
+        "two messages of a group have one key, given before and after tracing was switched on",
+        "clients.traced_sends:TracedSender.instead_of",
+        "_sends=sends",
+        "_sends=sends, _unique_keys=type(vars(sender)['_unique_keys'])('1')",
+        UnitTests(f"{_SENDS}test_a_sender_that_traces_goes_on_with_the_keys_of_the_one_before"),
+    ),
+    _broker(
+        "no-way-in-for-traced-sends",
+        _AREA,
+        "tracing that is switched on traces nothing until the next mastership",
+        "host.hosting:HostedGroup.tune",
+        "self._let_in(self.processor)",
+        "pass",
+        UnitTests(f"{_HOST}test_tracing_is_switched_amid_a_mastership"),
+    ),
+    _protocol(
+        "spans-that-wait-when-tracing-goes-off",
+        _AREA,
+        "spans that wait when tracing is switched off are lost, and counted nowhere",
+        "tracing.export:SpanExport._run",
+        "self.dropped[OFF] += len(self._queue)",
+        "pass",
+        UnitTests(f"{_EXPORT}test_off_waits_for_no_collector_that_is_away"),
+    ),
+    _protocol(
+        "a-collector-for-good",
+        _AREA,
+        "spans go on to the first collector although another one is named",
+        "tracing.export:SpanExport.point_to",
+        "if endpoint is not None:",
+        "if endpoint is not None and not self._url:",
+        UnitTests(f"{_EXPORT}test_another_collector_gets_what_waits"),
     ),
 )

@@ -515,7 +515,7 @@ def test_environment_of_a_broker_that_keeps_its_log_within_bounds() -> None:
     assert [name for name in settings if "RETENTION" in name] == []
     kept = {"hours": 0, "bytes": 1048576, "whenFull": "Refuse"}
     older = broker_objects(
-        brokers(retention=kept), controllers(), image="gantry:1", replicas=3, live=False
+        brokers(retention=kept), controllers(), image="gantry:1", replicas=3, live=""
     )
     settings = env(older[-1])
     given = {name: text for name, text in settings.items() if "RETENTION" in name}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from gantry_operator import names
 from gantry_operator.builders import broker_objects
+from gantry_operator.builders.config import NEWEST_LIVE
 from gantry_operator.models import BrokerGroup, BrokerGroupStatus
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import ApplyObject, RenewFiles, WriteStatus
@@ -15,7 +17,7 @@ from gantry_operator.plan.foresight import foresee
 from gantry_operator.plan.observed import BrokerObserved
 from gantry_operator.plan.supposed import after
 from gantry_protocol.process.config import fingerprint
-from gantry_protocol.settings.broker import LIVE, BrokerTuning, RetentionSettings
+from gantry_protocol.settings.broker import LIVE, LIVE_SINCE, BrokerTuning, RetentionSettings
 from unit.operator.world import (
     IMAGE,
     NOW,
@@ -33,8 +35,11 @@ QUOTAS = {"quotas": '{"perTenant": {"sendsPerSecond": 5}}'}
 LATER = NOW + dt.timedelta(minutes=5)
 
 
-def made(group: BrokerGroup, *, knows: bool = True, image: str = IMAGE) -> list[dict[str, Any]]:
-    return broker_objects(group, controllers(), image=image, replicas=3, live=knows)
+def made(
+    group: BrokerGroup, *, knows: bool = True, image: str = IMAGE, word: str = NEWEST_LIVE
+) -> list[dict[str, Any]]:
+    word = word if knows else ""
+    return broker_objects(group, controllers(), image=image, replicas=3, live=word)
 
 
 def file_of(manifests: Any) -> str:
@@ -131,7 +136,44 @@ def test_an_upgrade_of_the_operator_restarts_nothing(spec: dict[str, Any]) -> No
     assert (config["kind"], workload["kind"]) == ("ConfigMap", "StatefulSet")
     assert names.ANNOTATION_LIVE not in workload["metadata"]["annotations"]
     new = [one for one in applied(changed(seen, image="gantry:2")) if one["kind"] == "StatefulSet"]
-    assert new[0]["metadata"]["annotations"][names.ANNOTATION_LIVE] == "known"
+    assert new[0]["metadata"]["annotations"][names.ANNOTATION_LIVE] == NEWEST_LIVE
+
+
+TRACED = {"tracing_endpoint": "http://collector:4318", "tracing_ratio": "0.5"}
+
+
+def test_what_images_apply_only_grows() -> None:
+    for before, after_it in pairwise(LIVE_SINCE.values()):
+        assert before < after_it
+    assert LIVE_SINCE[NEWEST_LIVE] == LIVE
+
+
+def test_an_image_that_applies_less_has_the_rest_by_a_roll() -> None:
+    """It would say that it has the file, and trace nothing."""
+    older = live(made(brokers(config=TRACED), word="known"))
+    seen = broker_world(brokers(config=TRACED), objects=older)
+    assert applied(seen) == [], "an upgrade of the operator restarts nothing"
+    off = changed(seen, group=brokers())
+    (_, workload) = applied(off)
+    assert workload["metadata"]["annotations"][names.ANNOTATION_LIVE] == "known"
+    assert template(workload) != template(made(brokers(config=TRACED), word="known")[-1])
+    others = changed(seen, group=brokers(config=TRACED | QUOTAS))
+    assert [one["kind"] for one in applied(others)] == ["ConfigMap"], "quotas it knows"
+    found = foresee(others, NOW, lambda world, now: plan(world, now, announces=False))
+    assert "Change settings quotas:" in found.steps[0].message
+    # With the next image it learns; from then on tracing is switched by the file alone.
+    new = changed(seen, image="gantry:2")
+    (workload,) = applied(new)
+    assert workload["metadata"]["annotations"][names.ANNOTATION_LIVE] == NEWEST_LIVE
+    knows = broker_world(
+        brokers(), objects=live(made(brokers(config=TRACED), image="gantry:2")), image="gantry:2"
+    )
+    assert [one["kind"] for one in applied(knows)] == ["ConfigMap"]
+
+
+def test_a_word_of_a_newer_operator_names_all_that_this_one_knows() -> None:
+    seen = broker_world(brokers(config=TRACED), objects=live(made(brokers(), word="newer")))
+    assert [one["kind"] for one in applied(seen)] == ["ConfigMap"]
 
 
 def test_a_live_change_applies_the_file_alone() -> None:
@@ -218,6 +260,8 @@ def test_what_a_broker_refuses_is_told_in_its_words() -> None:
             {"disk_take_percent": "99"},
             "spec.config: disk_take_percent 99 must be below disk_refuse_percent 90; change one",
         ),
+        ({"tracing_endpoint": "collector:4318"}, "spec.config.tracing_endpoint: "),
+        ({"tracing_ratio": "2"}, "spec.config.tracing_ratio: at most 1 is possible"),
     ],
 )
 def test_a_wrong_value_is_refused_before_any_broker_hears_of_it(

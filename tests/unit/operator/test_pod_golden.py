@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from gantry_operator.builders import broker_objects, controller_objects
+from gantry_operator.builders.config import NEWEST_LIVE
 from gantry_operator.builders.front import front_objects
 from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup
 
@@ -96,7 +97,7 @@ def templates(name: str) -> Json:
             replicas=3,
             shards=spec.get("shards"),
             fronts=True,
-            live="older image" not in name,
+            live="" if "older image" in name else NEWEST_LIVE,
         )
     found = {}
     for made in objects:

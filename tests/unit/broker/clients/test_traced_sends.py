@@ -161,7 +161,7 @@ async def test_a_message_keeps_its_traceparent(client, group) -> None:
     ids=["its parent is", "its parent is not", "not drawn", "drawn", "a parent that is none"],
 )
 async def test_who_is_traced(properties, ratio, traced, client, sends, kept) -> None:
-    sends._ratio = ratio
+    sends.ratio = ratio
     assert send(client, properties).code == 0
     assert len(kept.traces) == int(traced)
     if traced and properties != SAMPLED:
@@ -171,7 +171,7 @@ async def test_who_is_traced(properties, ratio, traced, client, sends, kept) -> 
 
 
 async def test_traces_without_a_parent_are_different_ones(client, sends, kept) -> None:
-    sends._ratio = 1.0
+    sends.ratio = 1.0
     for _ in range(3):
         send(client, "")
     assert len({spans[0].trace_id for spans in kept.traces}) == 3
@@ -227,7 +227,7 @@ async def test_the_wait_for_a_topic_is_in_the_queue(client, group, kept, clock) 
 
 
 async def test_other_requests_are_not_traced(client, sends, kept) -> None:
-    sends._ratio = 1.0
+    sends.ratio = 1.0
     client.ask(35, {"clientID": "nobody"})
     client.ask(31, {"topic": "TopicTest", "queueId": "0"})
     assert kept.traces == []
@@ -315,3 +315,41 @@ async def test_what_is_told_and_names_no_parent_of_a_send_is_forgotten(
         send(client, SAMPLED)
     assert [f"{spans[0].trace_id:032x}" for spans in kept.traces] == [TRACE, TRACE]
     assert parents.PARENT not in client.conn.attrs
+
+
+async def test_tracing_may_begin_amid_a_mastership(group, sends, kept) -> None:
+    made = ClientProcessor(group, clock=lambda: START_S)
+    plain = Client(made)
+    group.holding = True
+    send(plain)
+    made.trace(sends)
+    traced = Client(sends.entrance(made))  # type: ignore[arg-type]  # as the router has it
+    send(traced)
+    sends.flushed(group.messages.log.end)
+    group.confirm()
+    for client in (plain, traced):
+        assert [answer.code for _, answer in client.conn.replies] == [ResponseCode.SUCCESS]
+    assert list(kept.parts) == ["SendMessage", "queue", "append", "replicate", "answer"]
+    # What seeks sends that have come before stores them by the same sender.
+    assert made.resent.sender is made._sender
+    sender = made._sender
+    made.trace(sends)
+    assert made._sender is sender, "once"
+    made.close()
+
+
+async def test_a_sender_that_traces_goes_on_with_the_keys_of_the_one_before(group, sends) -> None:
+    made = ClientProcessor(group, clock=lambda: START_S)
+    before = made._sender
+    made.trace(sends)
+    assert made._sender._unique_keys is before._unique_keys, "keys are given once"
+    assert made._sender._turn is before._turn
+    made.close()
+
+
+async def test_another_ratio_counts_from_the_next_send_on(client, sends, kept) -> None:
+    send(client, "")
+    assert kept.traces == []
+    sends.ratio = 1.0
+    send(client, "")
+    assert len(kept.traces) == 1

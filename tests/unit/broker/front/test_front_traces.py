@@ -9,7 +9,6 @@ import pytest
 from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.front.asides import Asides
 from gantry_broker.remote import messages as wire
-from gantry_broker.remote.traced_appends import TracedAppends
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.tracing.export import UNFINISHED
@@ -28,7 +27,7 @@ class Traced(Front):
         self.sends = OpenSends(self.ours, 0.0, "g", clock, drawn=lambda: 0.5)
         self.at_master = OpenSends(self.masters, 1.0, "g", clock)
         if masters:
-            self.group.session._traced = TracedAppends(self.at_master)
+            self.group.session._traced_now = lambda: self.at_master
         view = self.asides._view
         self.asides = Asides(
             view, self.store, EPOCH, self.settings, self.traffic, traced=self.sends
@@ -109,6 +108,23 @@ async def test_a_master_without_tracing_stores_all_the_same(tmp_path: Path) -> N
     assert front.answers()[-1].code == 0
     assert front.masters.traces == []
     assert len(front.ours.traces) == 1
+
+
+async def test_a_master_that_traces_from_now_on_traces_fronts_that_are_there(
+    tmp_path: Path,
+) -> None:
+    front = Traced(tmp_path, masters=False)
+    assert front.send(i=SAMPLED)
+    front.group.session._traced_now = lambda: front.at_master
+    front.group.holding = True
+    assert front.send(i=SAMPLED)
+    front.group.session._traced_now = lambda: None  # and no more, amid that one
+    front.group.confirm()
+    assert front.send(i=SAMPLED)
+    front.group.confirm()
+    assert len(front.ours.traces) == 3
+    assert list(front.masters.parts) == ["StoreRecord", "queue", "append", "replicate", "answer"]
+    assert front.at_master.watched == 0
 
 
 @pytest.mark.parametrize("parent", ["", "no parent", f"00-{TRACE}-{SPAN}-00"])

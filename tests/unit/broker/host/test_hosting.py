@@ -11,6 +11,7 @@ import pytest
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.pulled import PulledOffsets
+from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.control.requests import TakeoverReport
@@ -125,6 +126,38 @@ async def test_a_takeover_is_traced_from_the_word_to_the_first_write(
     report = TakeoverReport(None, 600)
     hosted.ticked()
     assert [span.name for span in export._queue] == ["promote", "first write", "promote"]
+
+
+async def test_tracing_is_switched_amid_a_mastership() -> None:
+    options = ClientOptions(DelayLevels.parse(DELAY_LEVELS), Policy(), None, 72, 16_384)
+    tracing = BrokerTracing(SpanExport(None, {}, "1"), "c", 0.0)
+    hosted = HostedGroup("g", options, tracing=tracing)
+    shell = SimpleNamespace(on_flushed=None)
+    tier = SimpleNamespace(tune=lambda _: None)
+    hosted.group = cast(Any, SimpleNamespace(shell=shell, epoch=1, tier=tier))
+    told: list[object] = []
+    processor = SimpleNamespace(tune=lambda _: None, trace=told.append, close=lambda: None)
+    hosted.processor = cast(Any, processor)
+
+    def tuned(endpoint: str | None, ratio: float) -> OpenSends | None:
+        tracing.tune(endpoint, ratio)
+        hosted.tune(options, cast(Any, None))
+        return hosted._traced_now()
+
+    assert tuned(None, 1.0) is None
+    assert (hosted.router.processor, told, shell.on_flushed) == (processor, [], None)
+    sends = tuned("http://nowhere", 0.5)
+    assert sends is not None
+    assert (hosted._traced, told, shell.on_flushed) == (sends, [sends], sends.flushed)
+    assert hosted.router.processor is not processor, "there is an entrance before it"
+    assert sends.ratio == 0.5
+    assert tuned("http://elsewhere", 0.25) is sends, "sends under way are still known"
+    assert sends.ratio == 0.25
+    assert tuned(None, 0.25) is None
+    assert hosted.router.processor is processor
+    assert hosted._traced is sends, "for those under way"
+    hosted.serving_ends()
+    assert hosted._traced is None
 
 
 async def test_without_a_collector_the_router_has_the_processor_itself(world: World) -> None:

@@ -76,3 +76,26 @@ async def test_serving_again_after_a_damage_is_no_second_promotion(taken: Taken)
     taken.at(100).promoted(7)
     taken.at(200).promoted(7)
     assert taken.times == [("promote", 100, 100)]
+
+
+async def test_a_takeover_amid_which_tracing_is_switched_on_has_its_beginning(
+    taken: Taken,
+) -> None:
+    taken.export.point_to(None)
+    taken.at(100).told(7)
+    taken.export.point_to("http://nowhere")
+    taken.at(110).promoted(7)
+    taken.at(300).wrote(250)
+    assert taken.times == [("promote", 100, 110), ("first write", 110, 250)]
+
+
+async def test_a_takeover_that_ended_untraced_is_forgotten(taken: Taken) -> None:
+    """Hours later a span of its first write would be part of nothing."""
+    taken.export.point_to(None)
+    taken.at(100).told(7)
+    taken.at(110).promoted(7)
+    taken.export.point_to("http://nowhere")
+    assert not taken.waits
+    taken.at(300).wrote(250)
+    assert taken.times == []
+    assert not +taken.export.dropped
