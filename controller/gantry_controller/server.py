@@ -24,15 +24,18 @@ from gantry_protocol.member_tls.mixed import MixedPort
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log, runtime
 from gantry_protocol.process.datadir import DataDir
+from gantry_protocol.process.live_settings import SettingsFile, SettingsWatch
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.settings_word import SettingsWord
 from gantry_protocol.process.steps import StepsApi, StepsMetrics
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, Handler, RemotingServer
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.settings.controller import LIVE
 from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls
 from gantry_protocol.tls.process import Tls, TlsCollector
-from gantry_protocol.tracing.export import TracingCollector, span_export
+from gantry_protocol.tracing.export import TracingCollector, live_export
 from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.access import AccessApi
@@ -100,9 +103,15 @@ class Controller:
 
     node_type: type[RaftNode] = RaftNode
 
-    def __init__(self, settings: ControllerSettings) -> None:
-        """Nothing is opened yet."""
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        file: SettingsFile[ControllerSettings] | None = None,
+    ) -> None:
+        """Nothing is opened yet; ``file`` is where other settings may come from."""
         self.settings = settings
+        self._settings_word = SettingsWord()
+        self._settings_watch = SettingsWatch(settings, LIVE, file, self._tune, self._say_settings)
         self.ports: dict[str, int] = {}
         self.machine = MetadataStateMachine()
         self._read_contacts: dict[NodeId, str] = {}
@@ -121,11 +130,10 @@ class Controller:
             may_raise=lambda: self.node.digests.share_layout(self.node.members.nodes),
             spreads=settings.spread_masters,
         )
-        self._spans = span_export(
+        self._spans = live_export(
             settings.tracing_endpoint, "gantry-controller", settings.cluster_uid, settings.name
         )
-        if self._spans is not None:
-            self.watchman.traces = MasterTraces(self._spans)
+        self.watchman.traces = MasterTraces(self._spans)
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
         self.live_settings = LiveSettings()
@@ -286,9 +294,8 @@ class Controller:
         self.ports["raft"] = await self.node.start()
         self.node.say_layout(LAYOUT)
         self._started.append(self.node.stop)
-        if self._spans is not None:
-            self._spans.start()
-            self._started.append(self._spans.stop)
+        self._spans.start()
+        self._started.append(self._spans.stop)
         self.watchman.start()
         self.imports.start()
         self.hub.start()
@@ -302,6 +309,8 @@ class Controller:
             self._started.append(partial(server.stop, STOP_GRACE_S))
         self.ports["http"] = await self._http.start(settings.bind, settings.http_port)
         self._started.append(self._http.stop)
+        self._settings_watch.start()
+        self._started.append(self._settings_watch.stop)
         _log.info("controller serves", node=settings.number, name=settings.name, **self.ports)
 
     async def _judge_log(self) -> None:
@@ -349,6 +358,17 @@ class Controller:
         await self.forwarder.close()
         if self._directory is not None:
             self._directory.close()
+
+    # ---- settings that change while it runs
+
+    def _tune(self, settings: ControllerSettings) -> None:
+        """Put settings in force that have changed; all that is ``LIVE`` is told here."""
+        self.settings = settings
+        log.set_level(settings.log_level)
+        self._spans.point_to(settings.tracing_endpoint)
+
+    def _say_settings(self, word: SettingsWord) -> None:
+        self._settings_word = word
 
     # ---- what the parts ask
 
@@ -430,6 +450,8 @@ class Controller:
             digest_index=self.machine.point.index,
             digest=f"{self.machine.point.digest:016x}",
             lease=LeaseView(enabled=self.node.lease_is_on, valid=self.node.lease_is_valid),
+            settings=self._settings_word.applied,
+            settings_refused=self._settings_word.refused,
             peers=self._peer_views(),
         )
 
@@ -504,9 +526,12 @@ class Controller:
 
 
 async def serve(
-    settings: ControllerSettings, stop: asyncio.Event, make: type[Controller] = Controller
+    settings: ControllerSettings,
+    stop: asyncio.Event,
+    make: type[Controller] = Controller,
+    file: SettingsFile[ControllerSettings] | None = None,
 ) -> None:
-    """Runs a controller until ``stop`` is set.
+    """Runs a controller until ``stop`` is set; ``file`` is where other settings may come from.
 
     Raises:
         GantryError: it cannot start; one sentence says why and what to do.
@@ -516,7 +541,7 @@ async def serve(
         allow_unauthenticated=settings.allow_unauthenticated,
         process="controller",
     )
-    controller = make(settings)
+    controller = make(settings, file)
     try:
         await controller.start()
         sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -308,12 +308,14 @@ class GroupList(AdminView):
 
 
 class PeerView(AdminView):
-    """One member of the quorum; the last five attributes are known to the leader only.
+    """One member of the quorum; five attributes, from ``counted`` on, are the leader's to know.
 
     ``role`` is voter or learner; ``priority`` the election priority it last stated. ``counted`` is
     False while its disk is new, and it neither votes nor confirms anything, and None while the
     leader does not hear it; every node knows that of itself.
     ``differs_at_index``: the first entry after which its state was found to differ.
+    ``settings`` and ``settings_refused``: as of ``QuorumView``, each member's own word; filled in
+    by who asks them all.
     """
 
     id: int
@@ -325,6 +327,8 @@ class PeerView(AdminView):
     last_contact_ms: int | None = None
     priority: int | None = None
     differs_at_index: int | None = None
+    settings: str = ""
+    settings_refused: str = ""
 
 
 class LeaseView(AdminView):
@@ -352,6 +356,8 @@ class QuorumView(AdminView):
 
     ``snapshot_index``: the newest snapshot of the answering node covers entries up to there.
     ``digest`` is that of the node's state after entry ``digest_index``; 0 while there is none.
+    ``settings``: the fingerprint of the configuration file whose settings the answering node has;
+    empty where it has none, or is older. ``settings_refused``: why it refuses a newer one's.
     """
 
     cluster_uid: str
@@ -368,6 +374,8 @@ class QuorumView(AdminView):
     digest_index: int = 0
     digest: str = ""
     lease: LeaseView | None = None
+    settings: str = ""
+    settings_refused: str = ""
     peers: list[PeerView]
 
 

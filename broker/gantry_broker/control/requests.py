@@ -30,6 +30,7 @@ from gantry_protocol.headers.controller import (
     RegisterBrokerToControllerRequestHeader,
     RegisterBrokerToControllerResponseHeader,
 )
+from gantry_protocol.process.settings_word import SettingsWord
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_broker.clients.core.drain import DrainReport
@@ -62,19 +63,6 @@ class TakeoverReport(NamedTuple):
 
     last_ms: int | None
     first_ms: int | None
-
-
-class SettingsWord(NamedTuple):
-    """The word of a process about its settings.
-
-    Attributes:
-        applied: fingerprint of the configuration file whose settings are in force; empty before
-            one was read, or where there is none.
-        refused: why a newer file is not; empty if it is.
-    """
-
-    applied: str = ""
-    refused: str = ""
 
 
 class Report(NamedTuple):

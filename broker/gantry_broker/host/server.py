@@ -26,12 +26,13 @@ from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log, runtime
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
+from gantry_protocol.process.live_settings import SettingsFile, SettingsWatch
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.steps import StepsApi, StepsMetrics, utc_now
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
-from gantry_protocol.settings.broker import FILE_BYTES_MIN
+from gantry_protocol.settings.broker import FILE_BYTES_MIN, LIVE
 from gantry_protocol.tier.keys import shared_uid
 from gantry_protocol.tls.listeners import ListenerTlsCollector, listener_tls, written
 from gantry_protocol.tls.process import Tls, TlsCollector
@@ -43,7 +44,6 @@ from gantry_broker.decisions.rings import GroupRings
 from gantry_broker.host import metrics
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import HostedGroup
-from gantry_broker.host.live_settings import LiveSettings, SettingsFile
 from gantry_broker.host.port_map import election_priority
 from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.host.tracing import BrokerTracing
@@ -73,7 +73,9 @@ class BrokerServer:
         stores: where fronts are served from all of them; None where none are.
     """
 
-    def __init__(self, settings: BrokerSettings, file: SettingsFile | None = None) -> None:
+    def __init__(
+        self, settings: BrokerSettings, file: SettingsFile[BrokerSettings] | None = None
+    ) -> None:
         """Nothing is opened before ``run``; ``file`` is where other settings may come from."""
         self.settings = settings
         self._file = file
@@ -213,9 +215,8 @@ class BrokerServer:
             group=self.hosted[0].name,
             **written(self.hosted[0].listener_ports),
         )
-        live = LiveSettings(
-            settings, self._file, partial(self._tune, shared, data_dir.path), shared.say
-        )
+        tune = partial(self._tune, shared, data_dir.path)
+        live = SettingsWatch(settings, LIVE, self._file, tune, shared.say)
         live.start()
         stack.push_async_callback(live.stop)
         return shared, [self._options(hosted, data_dir.path) for hosted in self.hosted]
@@ -288,7 +289,9 @@ class BrokerServer:
 
 
 async def serve(
-    settings: BrokerSettings, stop: asyncio.Event, file: SettingsFile | None = None
+    settings: BrokerSettings,
+    stop: asyncio.Event,
+    file: SettingsFile[BrokerSettings] | None = None,
 ) -> None:
     """Run one broker until ``stop`` is set; ``file`` is where other settings may come from.
 

@@ -8,6 +8,7 @@ own here; nothing is global.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from gantry_protocol.process.settings_word import SettingsWord
 from gantry_protocol.process.steps import utc_now
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.tls.process import NO_TLS, Tls
@@ -17,7 +18,6 @@ from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.mapped.maps import ClusterMaps
 from gantry_broker.clients.mapped.masters import OtherMasters
 from gantry_broker.control.line import ControllerLine
-from gantry_broker.control.requests import SettingsWord
 from gantry_broker.decisions.rings import GroupRings
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks

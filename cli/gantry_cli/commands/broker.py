@@ -6,10 +6,10 @@ from functools import partial
 
 import click
 from gantry_broker.host import guard
-from gantry_broker.host.live_settings import SettingsFile
 from gantry_broker.host.server import serve
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.process.config import settings_options
+from gantry_protocol.process.live_settings import SettingsFile
 
 from gantry_cli.process import run_process
 
@@ -31,7 +31,7 @@ def broker(**flags: object) -> int:
     return run_process(
         "broker",
         BrokerSettings,
-        partial(serve, file=SettingsFile.of(flags)),
+        partial(serve, file=SettingsFile.of(BrokerSettings, flags, "broker")),
         flags,
         before=lambda settings: guard.stand(settings.frozen_end_ms),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from gantry_controller.server import serve
 from gantry_controller.settings import ControllerSettings
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import CONFIG_VARIABLE, settings_options
+from gantry_protocol.process.live_settings import SettingsFile
 
 from gantry_cli.process import run_process
 
@@ -41,12 +43,14 @@ def controller(**flags: object) -> int:
     """
     file = flags.get("config") or os.environ.get(CONFIG_VARIABLE)
     size = _size_beside(str(file)) if file else None
+    otherwise = {} if size is None else {"quorum_size": size}
+    watched = SettingsFile.of(ControllerSettings, flags, "controller", otherwise)
     return run_process(
         "controller",
         ControllerSettings,
-        serve,
+        partial(serve, file=watched),
         flags,
-        otherwise=lambda _: {} if size is None else {"quorum_size": size},
+        otherwise=lambda _: otherwise,
     )
 
 

@@ -1,7 +1,8 @@
 """The leader's part in the trace of each change of master (``gantry_protocol.tracing.masters``).
 
 Local memory, of this leader: what it proposed and when. A change that it did not see coming has a
-root of no length, to which the new master's part belongs all the same.
+root of no length, to which the new master's part belongs all the same. What it proposed is noted
+while tracing is off, too, since it may be switched on amid a change.
 """
 
 import time
@@ -41,6 +42,8 @@ class MasterTraces:
 
     def elected(self, group: BrokerGroup, course: MasterChange | None) -> None:
         """A majority has a new master; ``course`` is None where it is not known how it came."""
+        if not self._export.is_on:
+            return
         reason, proposed_ms = self._proposed.get(group.key, ("", None))
         elected_ms = self._wall_ms() if course is None else course.elected_ms
         self._export.add(

@@ -95,7 +95,8 @@ class Admin:
         """The leader's view of the quorum, else that of whoever answers.
 
         Everybody is asked, since a node that was cut off may still believe that it leads: among
-        those who say that they lead themselves, the highest term is right.
+        those who say that they lead themselves, the highest term is right. What each says of its
+        settings is put beside what that one says of it.
         """
         views = []
         try:
@@ -110,7 +111,13 @@ class Admin:
         if not views:
             return Unreachable(f"The controllers of {self.quorum.name} cannot be understood.")
         newest = max(view.term for view in views)
-        return max(views, key=lambda v: (v.term == newest and v.leader_id == v.node_id, v.term))
+        best = max(views, key=lambda v: (v.term == newest and v.leader_id == v.node_id, v.term))
+        words = {
+            view.node_id: {"settings": view.settings, "settings_refused": view.settings_refused}
+            for view in views
+        }
+        peers = [peer.model_copy(update=words.get(peer.id, {})) for peer in best.peers]
+        return best.model_copy(update={"peers": peers})
 
     async def change_members(self, change: MemberChange, number: int, address: str = "") -> None:
         """Adds a learner, lets it vote, takes a member out, or hands leadership over to one."""

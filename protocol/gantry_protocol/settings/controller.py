@@ -1,5 +1,7 @@
 """Settings of a controller, as people make them; all are in `spec.config` of a ControllerGroup."""
 
+from typing import Final
+
 from pydantic import Field
 
 from gantry_protocol.settings import defaults
@@ -66,3 +68,15 @@ class ControllerTuning(TracedProcess):
         "masterships move, two at a time, to a process that came back. What a person moved stays "
         "for five minutes.",
     )
+
+
+LIVE_SINCE: Final[dict[str, frozenset[str]]] = {
+    "known": frozenset({"log_level", "tracing_endpoint"}),
+}
+"""What images apply while running, by a word for those that do; as of brokers."""
+
+LIVE: Final = LIVE_SINCE["known"]
+"""Settings that a controller applies while it runs; as those of brokers.
+
+Nothing here that elections, the log or another member's answer depends on.
+"""

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gantry_broker.host.live_settings import SettingsFile
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.process import log
 from gantry_protocol.process.config import fingerprint
+from gantry_protocol.process.live_settings import SettingsFile
 from gantry_protocol.settings.broker import LIVE
 from gantry_protocol.tracing.export import LINGER_S
 from gantry_protocol.types import BrokerId
@@ -62,7 +62,7 @@ class OneBroker(BrokerCluster):
         given = settings.model_dump(exclude_unset=True)
         broker = RunningBroker(settings)
         # Before its task has had a turn.
-        broker.server._file = SettingsFile(self.file, given)
+        broker.server._file = SettingsFile(BrokerSettings, self.file, given, "broker")
         self.brokers[number] = broker
         return broker
 

@@ -15,29 +15,29 @@ _HOST = "unit/broker/host/test_hosting.py::"
 _AREA = "changes"
 
 MUTANTS: tuple[Mutant, ...] = (
-    _broker(
+    _protocol(
         "live-settings-of-all-kinds",
         _AREA,
         "a running broker gets half of a setting that two processes rest on",
-        "host.live_settings:merged",
-        "for name in LIVE}",
-        "for name in BrokerSettings.model_fields}",
+        "process.live_settings:merged",
+        "for name in live}",
+        "for name in type(running).model_fields}",
         UnitTests(f"{_FILE}test_what_needs_a_restart_is_left_alone"),
     ),
-    _broker(
+    _protocol(
         "refused-settings-are-said-to-be-there",
         _AREA,
         "a broker says that it has the settings of a file that it refuses",
-        "host.live_settings:LiveSettings.take",
+        "process.live_settings:SettingsWatch.take",
         "self._word._replace(refused=found.refused)",
         "self._word._replace(applied=found.print, refused=found.refused)",
         UnitTests(f"{_FILE}test_a_file_that_nobody_could_start_with_changes_nothing"),
     ),
-    _broker(
+    _protocol(
         "settings-of-a-file-that-changes",
         _AREA,
         "what was read of one file is said of the next one",
-        "host.live_settings:SettingsFile.read",
+        "process.live_settings:SettingsFile.read",
         "if self._text() == text else None",
         "if text is not None else None",
         UnitTests(f"{_FILE}test_a_file_that_changes_while_it_is_read_is_read_again"),

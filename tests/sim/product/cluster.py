@@ -48,7 +48,7 @@ from sim.product.tcp import Network
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from gantry_broker.host.live_settings import SettingsFile
+    from gantry_protocol.process.live_settings import SettingsFile
 
 CLUSTER = "c"
 GROUP = "g"
@@ -277,7 +277,7 @@ class Cluster:
 
     def settings_of(
         self, flags: dict[str, Any], more: dict[str, Any]
-    ) -> tuple[BrokerSettings, SettingsFile | None]:
+    ) -> tuple[BrokerSettings, SettingsFile[BrokerSettings] | None]:
         """What a broker begins with, and the file where other settings may come from."""
         return BrokerSettings(**flags, **more), None
 

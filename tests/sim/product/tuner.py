@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_broker.clients.quotas import BURST_S
 from gantry_broker.clients.throttle import SEND_PATIENCE_S
-from gantry_broker.host.live_settings import SettingsFile
 from gantry_broker.host.settings import BrokerSettings
 from gantry_cli.client.session import session
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import HeartbeatData, ProducerData
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.process.config import fingerprint, load_settings
+from gantry_protocol.process.live_settings import SettingsFile
 from gantry_protocol.records import BatchMessage, encode_batch
 from gantry_protocol.records.properties import UNIQ_KEY
 from sim.kernel.world import SECOND, Violation
@@ -84,9 +84,9 @@ class TunedCluster(Cluster):
 
     def settings_of(
         self, flags: dict[str, Any], more: dict[str, Any]
-    ) -> tuple[BrokerSettings, SettingsFile | None]:
+    ) -> tuple[BrokerSettings, SettingsFile[BrokerSettings] | None]:
         """Raises ConfigError: the file cannot be meant."""
-        file = SettingsFile(self._file, flags)
+        file = SettingsFile(BrokerSettings, self._file, flags, "broker")
         named = {**flags, "config": self._file}
         return load_settings(BrokerSettings, named, {}, table="broker"), file
 

@@ -221,6 +221,18 @@ async def test_the_leaders_word_about_the_quorum(trio: Trio) -> None:
     assert await Admin(trio.quorum(), "gantry").view() == leader
 
 
+async def test_each_controller_speaks_for_its_own_settings(trio: Trio) -> None:
+    """Whom nobody heard, and who is older, has said nothing."""
+    leader = quorum_view(leader=2, node=2, settings="aa")
+    refusing = quorum_view(leader=2, node=3, settings="bb", settings_refused="it is wrong")
+    tell(trio, None, leader, refusing)
+    found = await Admin(trio.quorum(), "gantry").view()
+    assert isinstance(found, QuorumView)
+    assert [(one.id, one.settings, one.settings_refused) for one in found.peers] == [
+        (1, "", ""), (2, "aa", ""), (3, "bb", "it is wrong")
+    ]  # fmt: skip
+
+
 async def test_a_deposed_leader_is_not_believed(trio: Trio) -> None:
     deposed, leader = quorum_view(leader=1, node=1, term=5), quorum_view(leader=2, node=2, term=6)
     tell(trio, deposed, leader, None)

@@ -17,6 +17,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import ConnectionClosed, RequestTimeout, WireError
 from gantry_protocol.headers import to_ext
+from gantry_protocol.process.settings_word import SettingsWord
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 ME = Speaker("c", "g", "1.2.3.4:10911", 10912, "ff00", "pod-1")
@@ -99,7 +100,7 @@ def test_a_heartbeat_says_what_is_wrong_with_a_disk(field: str, name: str) -> No
 
 
 def test_a_heartbeat_says_which_settings_are_in_force() -> None:
-    word = requests.SettingsWord("0f", "they do not read")
+    word = SettingsWord("0f", "they do not read")
     header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(settings=word), timeout_ms=2500)
     plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
     said = {"settings": "0f", "settingsRefused": "they do not read"}

@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.control.requests import SettingsWord
-from gantry_broker.host.live_settings import LiveSettings, SettingsFile, changed, merged
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.process.config import fingerprint
+from gantry_protocol.process.live_settings import (
+    SettingsFile,
+    SettingsWatch,
+    changed,
+    merged,
+)
+from gantry_protocol.process.settings_word import SettingsWord
+from gantry_protocol.settings.broker import LIVE
 
 FLAGS = {"group": "g", "controllers": "127.0.0.1:1"}
 
@@ -21,11 +27,11 @@ class Live:
     """A process that began with no settings of its own, and its file."""
 
     def __init__(self, path: Path) -> None:
-        self.file = SettingsFile(path, FLAGS)
+        self.file = SettingsFile(BrokerSettings, path, FLAGS, "broker")
         self.path = path
         self.told = SettingsWord()
         self.applied: list[BrokerSettings] = []
-        self.live = LiveSettings(settings(), self.file, self.applied.append, self.say)
+        self.live = SettingsWatch(settings(), LIVE, self.file, self.applied.append, self.say)
 
     def say(self, word: SettingsWord) -> None:
         self.told = word
@@ -119,10 +125,11 @@ def test_flags_and_variables_outrank_the_file(
     monkeypatch.setenv("GANTRY_MAX_BATCH_MESSAGES", "9")
     path = tmp_path / "gantry.toml"
     path.write_text('max_batch_messages = "7"\ndrain_grace_s = "1"\nrepeat_keys = "2000"\n')
-    found = SettingsFile(path, FLAGS | {"drain_grace_s": "2"}).read("")
+    flags = FLAGS | {"drain_grace_s": "2"}
+    found = SettingsFile(BrokerSettings, path, flags, "broker").read("")
     assert found is not None
     assert found.wished is not None
     assert (found.wished.max_batch_messages, found.wished.drain_grace_s) == (9, 2.0)
     assert found.wished.repeat_keys == 2000
-    assert merged(settings(), found.wished).repeat_keys == settings().repeat_keys
-    assert changed(settings(), found.wished) == ["drain_grace_s", "max_batch_messages"]
+    assert merged(settings(), found.wished, LIVE).repeat_keys == settings().repeat_keys
+    assert changed(settings(), found.wished, LIVE) == ["drain_grace_s", "max_batch_messages"]

@@ -96,3 +96,17 @@ async def test_a_proposal_that_has_ended_is_no_part_of_a_later_change(
     traced.elected(group, course())
     assert [name for name, *_ in traced.times] == ["failover", "notice", "decide"]
     assert traced.times[-1] == ("decide", 160, 175)
+
+
+async def test_tracing_that_is_switched_on_amid_a_change_knows_when_it_was_proposed(
+    traced: Traced, group: BrokerGroup
+) -> None:
+    traced.export.point_to(None)
+    traced.now_ms = 170
+    traced.proposed(KEY, "connection closed")
+    traced.elected(group, course())
+    assert traced.times == []
+    assert not +traced.export.dropped, "nobody wanted it"
+    traced.export.point_to("http://nowhere")
+    traced.elected(group, course())
+    assert ("commit", 170, 175) in traced.times
