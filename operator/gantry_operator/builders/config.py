@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from gantry_protocol.settings.broker import LIVE, LIVE_SINCE
+from gantry_protocol.settings import broker, controller
 
 from gantry_operator import names
 from gantry_operator.builders.meta import Manifest, owned, sealed
@@ -40,16 +40,19 @@ def broker_settings(group: BrokerGroup, *, live: bool) -> dict[str, str]:
     return dict(group.spec.config) | fields
 
 
-NEWEST_LIVE: Final[str] = next(reversed(LIVE_SINCE))
+LIVE_SINCE: Final = {names.BROKER: broker.LIVE_SINCE, names.CONTROLLER: controller.LIVE_SINCE}
+NEWEST_LIVE: Final[str] = next(reversed(broker.LIVE_SINCE))
 """The word for what a broker of this version applies while running."""
+NEWEST_LIVE_OF_CONTROLLERS: Final[str] = next(reversed(controller.LIVE_SINCE))
 
 
-def live_keys(word: str) -> frozenset[str]:
+def live_keys(word: str, component: str = names.BROKER) -> frozenset[str]:
     """The settings that images with this word apply while running; none where it is empty.
 
     A word that is not known is from a newer operator, and names all of ours.
     """
-    return LIVE_SINCE.get(word, LIVE) if word else frozenset()
+    since = LIVE_SINCE[component]
+    return since.get(word, since[next(reversed(since))]) if word else frozenset()
 
 
 def restarting(settings: Mapping[str, str], live: Collection[str]) -> dict[str, str]:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from gantry_operator import names
 from gantry_operator.builders import pods, services
-from gantry_operator.builders.config import config_map
+from gantry_operator.builders.config import (
+    NEWEST_LIVE_OF_CONTROLLERS,
+    config_map,
+    live_keys,
+    restarting,
+)
 from gantry_operator.builders.listeners import listener_ports, name_service_listeners
 from gantry_operator.builders.meta import Manifest, owned
 from gantry_operator.builders.network import controller_policy
@@ -48,6 +53,7 @@ def controller_objects(
     replicas: int | None = None,
     founders: int | None = None,
     size: int | None = None,
+    live: str = NEWEST_LIVE_OF_CONTROLLERS,
 ) -> list[Manifest]:
     """All objects of a quorum but its Secrets, in the order in which they are applied.
 
@@ -61,6 +67,7 @@ def controller_objects(
         founders: how many of them founded the quorum; by default all.
         size: how many members there may be, which pods are told of when they start; by default as
             many as founded it.
+        live: as of brokers.
     """
     replicas = group.spec.replicas if replicas is None else replicas
     founders = replicas if founders is None else founders
@@ -76,7 +83,11 @@ def controller_objects(
         services.disruption_budget(group, component, name),
         *controller_policy(group, operator_namespace),
         pods.statefulset(
-            group, _workload(group, image, cluster_uid, founders), replicas, claim_size
+            group,
+            _workload(group, image, cluster_uid, founders, live),
+            replicas,
+            claim_size,
+            **({"live_settings": live} if live else {}),
         ),
     ]
 
@@ -111,7 +122,9 @@ def _config(group: ControllerGroup, name: str, replicas: int, size: int | None) 
     )
 
 
-def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: int) -> pods.Workload:
+def _workload(
+    group: ControllerGroup, image: str, cluster_uid: str, founders: int, live: str
+) -> pods.Workload:
     meta = group.metadata
     uid = cluster_uid or group.spec.cluster_uid or meta.uid
     return pods.Workload(
@@ -133,7 +146,7 @@ def _workload(group: ControllerGroup, image: str, cluster_uid: str, founders: in
         ports=(*PORTS, *listener_ports(group)),
         http_port=names.CONTROLLER_HTTP_PORT,
         requests=REQUESTS,
-        config=group.spec.config,
+        config=restarting(group.spec.config, live_keys(live, names.CONTROLLER)),
         secrets=(
             pods.secret_files("admin", names.admin_secret(meta.name), names.ADMIN_DIR),
             pods.quorum_key(meta.name),

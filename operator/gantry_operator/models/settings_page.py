@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, get_args, get_origin
 
+from gantry_protocol.settings import controller as controllers
 from gantry_protocol.settings.broker import LIVE
 from pydantic.alias_generators import to_camel
 
@@ -30,13 +31,15 @@ where the table says. Here is how processes work; who they are and where they li
 whoever starts them, and `gantry broker --help` and `gantry controller --help` list it. Those of TLS
 have [a page of their own](tls.md).
 
-What changes *at once* is applied by brokers while they run, and no pod restarts: they read their
-configuration file once a second, and `status.lastChange` of the BrokerGroup is finished when all of
-them have said that they have it. On Kubernetes the kubelet takes up to two minutes to renew the
-file in a pod. What waits already, such as a transaction until its producer is asked, waits as long
-as it was told. A file that could not be started with changes nothing, and `Progressing` has the
-reason `SettingsRefused`. All else changes *with a restart* of the pods, one by one. So does
-what an older image in a group's pods does not apply while running, until its image changes.
+What changes *at once* is applied by brokers and controllers while they run, and no pod restarts:
+they read their configuration file once a second. `status.lastChange` of a BrokerGroup is finished
+when all of its brokers have said that they have it; until then, and as long for controllers,
+`Progressing` has the reason `ApplyingSettings`. On Kubernetes the kubelet takes up to two minutes
+to renew the file in a pod. What waits already, such as a transaction until its producer is asked,
+waits as long as it was told. A file that could not be started with changes nothing, and
+`Progressing` has the reason `SettingsRefused`. All else changes *with a restart* of the pods, one
+by one. So does what an older image in a group's pods does not apply while running, until its image
+changes.
 """
 _TABLE: Final = """
 | Setting | Where | Range | Default | Changes | |
@@ -52,7 +55,7 @@ def page() -> str:
     broker = [_row(name, info, _field(name)) for name, info in FIELDS.items()]
     broker += [_row(name, info, "`spec.config`") for name, info in BROKER.items()]
     controller = [
-        _row(name, info, "`spec.config`", frozenset()) for name, info in CONTROLLER.items()
+        _row(name, info, "`spec.config`", controllers.LIVE) for name, info in CONTROLLER.items()
     ]
     parts = [_HEAD, "\n## Brokers\n", _TABLE, *broker, "\n## Controllers\n", _TABLE, *controller]
     return "".join(parts)

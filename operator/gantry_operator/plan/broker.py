@@ -54,7 +54,14 @@ from gantry_operator.plan.growth import (
 )
 from gantry_operator.plan.hibernation import hibernate, is_off, size_known, size_now
 from gantry_operator.plan.listener_tls import LOOK_S, shared_listeners
-from gantry_operator.plan.live_settings import applies_live, applying, live_text, live_word, renew
+from gantry_operator.plan.live_settings import (
+    applies_live,
+    applying,
+    live_now,
+    live_text,
+    renew,
+    told_by_brokers,
+)
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, key_of, surplus
 from gantry_operator.plan.preferred import Preference, prefer
@@ -314,7 +321,9 @@ def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Ma
         door=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_DOORS),
         fronts=seen.fronts,
         knows_fronts=_knows(seen, group.spec.image or seen.image, names.ANNOTATION_FRONTS),
-        live=_live(seen, group.spec.image or seen.image),
+        live=live_now(
+            _statefulset(seen), names.BROKER, group.spec.image or seen.image, NEWEST_LIVE
+        ),
         claim_size=template_size(group.spec.storage, _statefulset(seen), seen.volumes or ()),
         addressed=addressed_size(
             seen.controllers.metadata.name, seen.meta.namespace, _statefulset(seen)
@@ -329,11 +338,12 @@ def _settings(
     """Settings that brokers apply while running; while a change is held, those that are there."""
     if not applies_live(_statefulset(seen)):
         return [], None
-    there = live_text(seen.objects, seen.meta.name)
+    there = live_text(seen.objects, names.broker_statefulset(seen.meta.name))
     wished = there if held else toml(broker_settings(group, live=True))
     last = seen.previous.last_change if seen.previous else None
     under_way = last is not None and last.kind == "ApplySettings" and last.finished_at is None
-    return renew(groups, there), applying(groups, seen.pods, wished, under_way=under_way)
+    told = told_by_brokers(groups)
+    return renew(told, there), applying(told, seen.pods, wished, under_way=under_way)
 
 
 def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:
@@ -346,20 +356,6 @@ def _knows(seen: BrokerObserved, image: str, annotation: str) -> bool:
     live = _statefulset(seen)
     if live is None or annotation in (live["metadata"].get("annotations") or {}):
         return True
-    return _is_given(live, image)
-
-
-def _live(seen: BrokerObserved, image: str) -> str:
-    """Rule: what is applied while running changes with the image; likewise.
-
-    An older broker would never have it, and say that it has the file.
-    """
-    live = _statefulset(seen)
-    return NEWEST_LIVE if live is None or _is_given(live, image) else live_word(live)
-
-
-def _is_given(live: Body, image: str) -> bool:
-    """Whether pods get this image now, and have another."""
     broker = container(live, names.BROKER)
     return broker is not None and broker.get("image") != image
 

@@ -11,6 +11,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.builders import controller_objects
+from gantry_operator.builders.config import NEWEST_LIVE_OF_CONTROLLERS, toml
 from gantry_operator.models import Condition, ControllerGroupStatus
 from gantry_operator.models.controller_group import LeaderStatus, QuorumMember
 from gantry_operator.plan.acceptance import Acceptance, accept_controller_group
@@ -21,6 +22,7 @@ from gantry_operator.plan.actions import (
     DeletePod,
     EmitEvent,
     EnsureSecret,
+    RenewFiles,
     ScaleDown,
     WriteStatus,
 )
@@ -48,6 +50,14 @@ from gantry_operator.plan.growth import (
 from gantry_operator.plan.headline import headline
 from gantry_operator.plan.listener_tls import LOOK_S
 from gantry_operator.plan.listeners import name_service_status, report_name_service
+from gantry_operator.plan.live_settings import (
+    applies_live,
+    applying,
+    live_now,
+    live_text,
+    renew,
+    told_by_controllers,
+)
 from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.quorum_size import (
     SizeStep,
@@ -73,6 +83,7 @@ if TYPE_CHECKING:
     from gantry_operator.plan.workload import Workload
 
 _ROLES: dict[str, Literal["Voter", "Learner"]] = {"voter": "Voter", "learner": "Learner"}
+_REFUSED_FOR_NOW = (Reason.VOLUME_EXPANSION_REFUSED, Reason.SETTINGS_REFUSED)
 STEP_CHECK_S = 2.0
 UNSETTLED_CHECK_S = 5.0
 
@@ -119,7 +130,9 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
         if load is not None and may_step and step is None and growth.restart:
             waiting = with_outdated(load, growth.restart)
             step = as_growth(roll_controllers(seen.quorum, waiting, voters))
-        step = step or taking_in(actions, load) or growth.step
+        renewed, tuning = _settings(seen, seen.group)
+        actions += renewed
+        step = step or taking_in(actions, load) or growth.step or tuning
     status = _status(seen, accepted, step, known, now, grown=growth.extent)
     body = status.to_object()
     if body != seen.live_status:
@@ -151,7 +164,28 @@ def _objects(
         size=founders
         if statefulset is None
         else size_to_tell(replicas, seen.quorum, _told(seen, founders)),
+        live=live_now(
+            statefulset,
+            names.CONTROLLER,
+            group.spec.image or seen.image,
+            NEWEST_LIVE_OF_CONTROLLERS,
+        ),
     )
+
+
+def _settings(
+    seen: ControllerObserved, group: ControllerGroup
+) -> tuple[list[RenewFiles], PlanStep | None]:
+    """Settings that controllers apply while running."""
+    statefulset = _statefulset(seen)
+    if not applies_live(statefulset) or isinstance(seen.quorum, Unreachable):
+        return [], None
+    there = live_text(seen.objects, names.controller_statefulset(seen.meta.name))
+    last = find(seen.previous.conditions, "Progressing") if seen.previous else None
+    under_way = last is not None and last.reason == Reason.APPLYING_SETTINGS
+    told = told_by_controllers(seen.quorum, seen.pods)
+    wished = toml(group.spec.config)
+    return renew(told, there), applying(told, seen.pods, wished, under_way=under_way)
 
 
 def _founders(seen: ControllerObserved, group: ControllerGroup) -> int:
@@ -355,7 +389,7 @@ def _progressing(
     elif crashes and may_tell_crash(step):
         conditions.set("Progressing", "True", Reason.POD_CRASHING, crashes)
     elif step is not None:
-        refused = step.reason == Reason.VOLUME_EXPANSION_REFUSED
+        refused = step.reason in _REFUSED_FOR_NOW
         conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
     elif ready < wished:
         name, load = (
@@ -373,7 +407,7 @@ def _progressing(
 def _check_again(
     seen: ControllerObserved, status: ControllerGroupStatus, step: PlanStep | None
 ) -> list[Action]:
-    refused = step is not None and step.reason == Reason.VOLUME_EXPANSION_REFUSED
+    refused = step is not None and step.reason in _REFUSED_FOR_NOW
     if step is not None and not refused:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     wanted = (find(status.conditions, name) for name in ("Available", "FullyReplicated"))

@@ -19,14 +19,16 @@ from gantry_protocol.admin import QuorumView
 from msgspec.structs import replace
 
 from gantry_operator import names
+from gantry_operator.builders.config import live_keys
 from gantry_operator.plan import actions as act
 from gantry_operator.plan.controller_steps import leader_pod
-from gantry_operator.plan.live_settings import applies_live, live_changes, live_text
+from gantry_operator.plan.live_settings import live_changes, live_text, live_word
 from gantry_operator.plan.objects import key_of
 from gantry_operator.plan.observed import (
     Body,
     BrokerObserved,
     ControllerObserved,
+    FrontObserved,
     Observed,
 )
 from gantry_operator.plan.reasons import Reason
@@ -303,8 +305,8 @@ def _of_member(
 
 def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) -> Iterator[Step]:
     kind, name = key_of(action.manifest)
-    if kind == "ConfigMap" and isinstance(before, BrokerObserved):
-        yield from _of_settings(before, following)
+    if kind == "ConfigMap" and not isinstance(before, FrontObserved):
+        yield from _of_settings(before, following, name)
     if kind not in _TOLD and action.exists:
         return
     verb = "Change" if action.exists else "Create"
@@ -318,14 +320,15 @@ def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) ->
         yield Step("Restart", "Replace the fronts one by one; a new one is Ready before each.")
 
 
-def _of_settings(before: BrokerObserved, following: Observed) -> Iterator[Step]:
-    """The settings that running brokers apply, where they do."""
-    group = before.meta.name
-    workload = before.objects.get(("StatefulSet", names.broker_statefulset(group)))
-    if not applies_live(workload) or not before.pods:
+def _of_settings(before: Observed, following: Observed, name: str) -> Iterator[Step]:
+    """The settings that running processes apply, where they do."""
+    component = names.BROKER if isinstance(before, BrokerObserved) else names.CONTROLLER
+    live = live_keys(live_word(before.objects.get(("StatefulSet", name))), component)
+    if not before.pods:
         return
-    texts = (live_text(before.objects, group), live_text(following.objects, group))
-    changed = live_changes(*texts, workload)
+    changed = live_changes(
+        live_text(before.objects, name), live_text(following.objects, name), live
+    )
     if changed:
         yield Step(
             "Settings",

@@ -1,26 +1,30 @@
-"""Settings that brokers apply while running, and what is known of how far that has come.
+"""Settings that processes apply while running, and what is known of how far that has come.
 
-The file of a group is a ConfigMap that its pods have mounted; brokers read it again. Nothing is
-told to them. Kubelets, which renew a pod's files once a minute or two, do so when the pod changes;
-so it gets an annotation, once for each file. What counts is the word of the brokers: the
-fingerprint of the file whose settings they have (`MemberView.settings`). A broker that says
-nothing of it may be older, or its controllers are: with nobody's word there is nothing to wait for.
+The file of a group is a ConfigMap that its pods have mounted; brokers and controllers read it
+again. Nothing is told to them. Kubelets, which renew a pod's files once a minute or two, do so when
+the pod changes; so it gets an annotation, once for each file. What counts is the word of the
+processes: the fingerprint of the file whose settings they have (`MemberView.settings`,
+`PeerView.settings`). A broker that says nothing of it may be older, or its controllers are: with
+nobody's word there is nothing to wait for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_protocol.process.config import fingerprint
+from gantry_protocol.process.settings_word import SettingsWord
 
 from gantry_operator import names
-from gantry_operator.builders.config import live_keys
 from gantry_operator.plan.actions import RenewFiles
 from gantry_operator.plan.broker_steps import PlanStep
+from gantry_operator.plan.objects import container
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+    from gantry_protocol.admin import QuorumView
 
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import Body, ObjectKey, PodView
@@ -37,25 +41,70 @@ def live_word(statefulset: Body | None) -> str:
     return str(annotations.get(names.ANNOTATION_LIVE, ""))
 
 
-def live_text(objects: Mapping[ObjectKey, Body], group: str) -> str:
-    """The file that the pods of a group have now, or are about to; empty where there is none."""
-    found = objects.get(("ConfigMap", names.broker_statefulset(group))) or {}
+def live_now(statefulset: Body | None, component: str, image: str, newest: str) -> str:
+    """Rule: what is applied while running, by its word, changes with the image that pods are given.
+
+    An older process would never have it, and say that it has the file.
+    """
+    if statefulset is None:
+        return newest
+    found = container(statefulset, component)
+    is_new = found is not None and found.get("image") != image
+    return newest if is_new else live_word(statefulset)
+
+
+def live_text(objects: Mapping[ObjectKey, Body], name: str) -> str:
+    """The file that pods have now, or are about to; empty where there is none.
+
+    Args:
+        objects: of the group.
+        name: of the StatefulSet, and so of the ConfigMap.
+    """
+    found = objects.get(("ConfigMap", name)) or {}
     return str((found.get("data") or {}).get(names.CONFIG_KEY, ""))
 
 
-def live_changes(before: str, after: str, statefulset: Body | None) -> list[str]:
-    """Names of the settings that differ between two files, and that its pods apply running."""
+def live_changes(before: str, after: str, live: Collection[str]) -> list[str]:
+    """Names of the live settings that differ between two files."""
     lines = set(before.splitlines()) ^ set(after.splitlines())
-    return sorted({line.partition(" = ")[0] for line in lines} & live_keys(live_word(statefulset)))
+    return sorted({line.partition(" = ")[0] for line in lines} & set(live))
+
+
+class PodWord(NamedTuple):
+    """The word of the process in a pod about its settings."""
+
+    pod: PodView
+    word: SettingsWord
+
+
+def told_by_brokers(groups: Iterable[ObservedGroup]) -> list[PodWord]:
+    """The words of those brokers that are alive and say one."""
+    found = []
+    for group in groups:
+        for member in group.view.members:
+            pod = group.pod_of(member)
+            if pod is not None and member.alive and member.settings:
+                found.append(PodWord(pod, SettingsWord(member.settings, member.settings_refused)))
+    return found
+
+
+def told_by_controllers(quorum: QuorumView, pods: Iterable[PodView]) -> list[PodWord]:
+    """The words of those controllers that were asked and say one."""
+    by_name = {pod.name: pod for pod in pods}
+    return [
+        PodWord(by_name[peer.name], SettingsWord(peer.settings, peer.settings_refused))
+        for peer in quorum.peers
+        if peer.settings and peer.name in by_name
+    ]
 
 
 def applying(
-    groups: Iterable[ObservedGroup], pods: Iterable[PodView], text: str, *, under_way: bool
+    told: Iterable[PodWord], pods: Iterable[PodView], text: str, *, under_way: bool
 ) -> PlanStep | None:
-    """The wait until every pod's broker has the settings of a file; None once it has them.
+    """The wait until the process in every pod has the settings of a file; None once it has them.
 
     Args:
-        groups: those in the pods.
+        told: the words of those that say one.
         pods: all of them.
         text: the file.
         under_way: a change was seen to begin; then a pod of which nobody speaks is waited for, too.
@@ -63,41 +112,33 @@ def applying(
     wished = fingerprint(text.encode())
     lagging: dict[str, None] = {}
     silent = {pod.name: None for pod in pods} if under_way else {}
-    for group in groups:
-        for member in group.view.members:
-            pod = group.pod_of(member)
-            if pod is None or not member.alive or not member.settings:
-                continue
-            if member.settings == wished:
-                silent.pop(pod.name, None)
-            elif member.settings_refused:
-                return PlanStep(
-                    Reason.SETTINGS_REFUSED,
-                    f"{pod.name} refuses the changed settings, those before hold: "
-                    f"{member.settings_refused.removesuffix('.')}. Change them.",
-                    stalled=True,
-                )
-            else:
-                lagging[pod.name] = None
+    for pod, word in told:
+        if word.applied == wished:
+            silent.pop(pod.name, None)
+        elif word.refused:
+            return PlanStep(
+                Reason.SETTINGS_REFUSED,
+                f"{pod.name} refuses the changed settings, those before hold: "
+                f"{word.refused.removesuffix('.')}. Change them.",
+                stalled=True,
+            )
+        else:
+            lagging[pod.name] = None
     waits_for = sorted({**lagging, **silent})
     if not waits_for:
         return None
-    text = f"Brokers apply changed settings while running; still to come: {', '.join(waits_for)}."
+    text = f"Changed settings are applied while running; still to come: {', '.join(waits_for)}."
     return PlanStep(Reason.APPLYING_SETTINGS, text)
 
 
-def renew(groups: Iterable[ObservedGroup], text: str) -> list[RenewFiles]:
-    """Rule: a pod whose broker has other settings than the file that is there gets that file soon.
+def renew(told: Iterable[PodWord], text: str) -> list[RenewFiles]:
+    """Rule: a pod whose process has other settings than the file that is there gets that file soon.
 
     Safe at any time: it changes nothing but the moment at which the kubelet looks.
     """
     wished = fingerprint(text.encode())
     found: dict[str, RenewFiles] = {}
-    for group in groups:
-        for member in group.view.members:
-            pod = group.pod_of(member)
-            if pod is None or pod.terminating or not (member.alive and member.settings):
-                continue
-            if wished not in (member.settings, pod.files):
-                found[pod.name] = RenewFiles(name=pod.name, uid=pod.uid, settings=wished)
+    for pod, word in told:
+        if not pod.terminating and wished not in (word.applied, pod.files):
+            found[pod.name] = RenewFiles(name=pod.name, uid=pod.uid, settings=wished)
     return [found[name] for name in sorted(found)]

@@ -179,11 +179,11 @@ class Reason(StrEnum):
     )
     APPLYING_SETTINGS = (
         "ApplyingSettings",
-        "Brokers apply changed settings while running; the message says who has not said so yet.",
+        "Processes apply changed settings while running; the message says who has not said so yet.",
     )
     SETTINGS_REFUSED = (
         "SettingsRefused",
-        "A broker refuses changed settings, for the reason in the message; those before hold.",
+        "A process refuses changed settings, for the reason in the message; those before hold.",
     )
     DELETING = "Deleting", "The resource is being deleted; the message says what is waited for."
     DRAINING = (

@@ -78,6 +78,9 @@ def after(seen: Observed, action: act.Action, rolls: Rolls) -> Observed:
             return replace(seen, previous=previous, live_status=action.status)
         case act.DeletePod() if not isinstance(seen, FrontObserved):
             return _replaced(seen, action.name)
+        case act.RenewFiles(uid=uid, settings=text):
+            pods = (replace(p, files=text) if p.uid == uid else p for p in seen.pods)
+            return replace(seen, pods=tuple(pods))
     if isinstance(seen, BrokerObserved):
         return _after_of_brokers(seen, action, rolls)
     if isinstance(seen, ControllerObserved):
@@ -113,10 +116,11 @@ def _applied(seen: Observed, manifest: Body, rolls: Rolls) -> Observed:
         revision = _revision(live, generation, rolled=live is None or rolls(manifest, live))
         body |= {"status": {"observedGeneration": generation, "updateRevision": revision}}
     seen = replace(seen, objects=seen.objects | {key: body})
-    if key[0] == "ConfigMap" and isinstance(seen, BrokerObserved):
-        return _with_views(
-            seen, lambda _, view: _told(view, live_text({key: body}, seen.meta.name))
-        )
+    if key[0] == "ConfigMap" and not isinstance(seen, FrontObserved):
+        text = live_text({key: body}, key[1])
+        if isinstance(seen, BrokerObserved):
+            return _with_views(seen, lambda _, view: _told(view, text))
+        return replace(seen, quorum=_told(seen.quorum, text))
     return _grown(seen, body) if key[0] in ("StatefulSet", "Deployment") else seen
 
 
@@ -204,9 +208,6 @@ def _after_of_brokers(seen: BrokerObserved, action: act.Action, rolls: Rolls) ->
             return replace(seen, pods=tuple(pods))
         case act.RouteTraffic():
             pods = (replace(p, traffic=action.on) if p.uid == action.uid else p for p in seen.pods)
-            return replace(seen, pods=tuple(pods))
-        case act.RenewFiles(uid=uid, settings=text):
-            pods = (replace(p, files=text) if p.uid == uid else p for p in seen.pods)
             return replace(seen, pods=tuple(pods))
     return seen
 
@@ -334,11 +335,12 @@ def _restarted(view: Any, old: PodView, new: PodView, shard: str) -> Any:
 
 def _told(view: Any, text: str) -> Any:
     """Members that say which settings they have will have those of a new file."""
-    if not isinstance(view, GroupView) or not text:
+    if not isinstance(view, GroupView | QuorumView) or not text:
         return view
     new = {"settings": fingerprint(text.encode()), "settings_refused": ""}
-    members = [one.model_copy(update=new) if one.settings else one for one in view.members]
-    return view.model_copy(update={"members": members})
+    whose = "members" if isinstance(view, GroupView) else "peers"
+    told = [one.model_copy(update=new) if one.settings else one for one in getattr(view, whose)]
+    return view.model_copy(update={whose: told})
 
 
 def _shrunk(seen: Any, manifest: Body) -> BrokerObserved:

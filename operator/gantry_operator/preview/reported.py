@@ -85,7 +85,7 @@ class ReportedQuorum:
         self, name: str, uid: str, members: list[MemberView], status: BrokerGroupStatus | None
     ) -> GroupView:
         master = status.master if status is not None else None
-        told = {"settings": self._settings(names.resource_of(name))}
+        told = {"settings": self._settings(names.broker_statefulset(names.resource_of(name)))}
         members = [member.model_copy(update=told) for member in members]
         return GroupView(
             cluster=self._name,
@@ -100,13 +100,12 @@ class ReportedQuorum:
             preferred=[],
         )
 
-    def _settings(self, resource: str) -> str:
-        """The fingerprint of the settings that members have, if nothing else is under way."""
-        name = names.broker_statefulset(resource)
+    def _settings(self, name: str) -> str:
+        """The fingerprint of the settings that pods have, if nothing else is under way."""
         if not applies_live(self._cache.get(STATEFULSET, self._namespace, name)):
             return ""
         file = self._cache.get(CONFIG_MAP, self._namespace, name) or {}
-        text = live_text({("ConfigMap", name): file}, resource)
+        text = live_text({("ConfigMap", name): file}, name)
         return fingerprint(text.encode())
 
     def _shard(
@@ -153,6 +152,7 @@ class ReportedQuorum:
         members = [(member.node_id, member.name, member.role) for member in status.members] or [
             ((pod.ordinal or 0) + 1, name, "Voter") for name, pod in pods.items()
         ]
+        settings = self._settings(names.controller_statefulset(self._name))
         peers = [
             PeerView(
                 id=number,
@@ -161,6 +161,7 @@ class ReportedQuorum:
                 role=role.lower(),
                 match_index=0 if name in pods and pods[name].ready else None,
                 last_contact_ms=0 if name in pods and pods[name].ready else None,
+                settings=settings,
             )
             for number, name, role in members
         ]

@@ -12,6 +12,7 @@ _WISH = "unit/operator/test_live_settings.py::"
 _EXPORT = "unit/protocol/tracing/test_export.py::"
 _SENDS = "unit/broker/clients/test_traced_sends.py::"
 _HOST = "unit/broker/host/test_hosting.py::"
+_QUORUM = "unit/operator/test_live_settings_of_controllers.py::"
 _AREA = "changes"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -55,9 +56,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "live-settings-of-an-older-image",
         _AREA,
         "an upgrade of the operator restarts every group, and older brokers are told in vain",
-        "plan.broker:_live",
-        "if live is None or _is_given(live, image)",
-        "if True",
+        "plan.live_settings:live_now",
+        "return newest if is_new else live_word(statefulset)",
+        "return newest",
         UnitTests(f"{_WISH}test_an_upgrade_of_the_operator_restarts_nothing"),
     ),
     _operator(
@@ -85,8 +86,8 @@ MUTANTS: tuple[Mutant, ...] = (
         _AREA,
         "tracing is switched on by a file that the image in the pods reads and does not apply",
         "builders.config:live_keys",
-        "LIVE_SINCE.get(word, LIVE)",
-        "LIVE",
+        "since.get(word, since[next(reversed(since))])",
+        "since[next(reversed(since))]",
         UnitTests(f"{_WISH}test_an_image_that_applies_less_has_the_rest_by_a_roll"),
     ),
     _broker(
@@ -124,5 +125,45 @@ MUTANTS: tuple[Mutant, ...] = (
         "if endpoint is not None:",
         "if endpoint is not None and not self._url:",
         UnitTests(f"{_EXPORT}test_another_collector_gets_what_waits"),
+    ),
+    _operator(
+        "live-settings-roll-a-quorum",
+        _AREA,
+        "another level of logs rolls the controllers",
+        "builders.controller:_workload",
+        "restarting(group.spec.config, live_keys(live, names.CONTROLLER))",
+        "group.spec.config",
+        UnitTests(f"{_QUORUM}test_a_live_change_applies_the_file_alone_and_rolls_nothing"),
+    ),
+    _operator(
+        "a-silent-controller-has-the-settings",
+        _AREA,
+        "a change counts as applied although a controller fell silent before it said so",
+        "plan.controller:_settings",
+        "last is not None and last.reason == Reason.APPLYING_SETTINGS",
+        "False",
+        UnitTests(
+            f"{_QUORUM}test_a_change_is_under_way_until_every_controller_has_said_that_it_has_it"
+        ),
+    ),
+    _protocol(
+        "the-leader-speaks-for-all-controllers",
+        _AREA,
+        "what the leader has applied counts as what every controller has",
+        "admin_client.admin:Admin.view",
+        "words.get(peer.id, {})",
+        "words[best.node_id]",
+        UnitTests(
+            "unit/protocol/test_admin_client.py::test_each_controller_speaks_for_its_own_settings"
+        ),
+    ),
+    _operator(
+        "live-settings-of-an-older-controller",
+        _AREA,
+        "an upgrade of the operator rolls quorums, and older controllers are told in vain",
+        "plan.controller:_objects",
+        "live=live_now(",
+        "live=NEWEST_LIVE_OF_CONTROLLERS or live_now(",
+        UnitTests(f"{_QUORUM}test_an_upgrade_of_the_operator_rolls_no_quorum"),
     ),
 )
