@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import UnitTests, one_edit
+from sim.mutants.mutant import Mutant, Seeds, UnitTests, one_edit
+from sim.mutants.planting import Edit
 
 _mutant = one_edit("gantry_broker")
 
@@ -361,5 +362,48 @@ MUTANTS = (
             "unit/broker/tier/test_reader.py"
             "::test_when_the_oldest_packs_were_removed_the_rest_is_served"
         ),
+    ),
+    _mutant(
+        "tier-copied-that-a-master-claimed",
+        "tier",
+        "a member of a group that serves copies the tier, and passes for what wrote it",
+        "tier.core.beginning:beginning",
+        "CopyTier() if chain.v == chain.taken_v else BeginEmpty()",
+        "CopyTier()",
+        UnitTests(
+            "unit/broker/member/test_restoring.py"
+            "::test_once_a_master_of_the_group_has_claimed_a_member_begins_empty"
+        ),
+    ),
+    _mutant(
+        "tier-taken-from-anybody",
+        "tier",
+        "a group takes the tier of one that it was not told of",
+        "tier.core.beginning:beginning",
+        "if chain.owner == former:",
+        "if True:",
+        UnitTests("unit/broker/member/test_restoring.py::test_a_second_group_is_refused"),
+    ),
+    _mutant(
+        "half-a-copy-is-the-log",
+        "tier",
+        "a crash amid a copy leaves a log that ends too early",
+        "member.restoring:Restoring._holds_nothing",
+        "if stored.epoch and staged.exists() and not store.exists():",
+        "if staged.exists() and not store.exists():",
+        UnitTests("unit/broker/member/test_restoring.py::test_a_crash_at_any_step_is_begun_again"),
+    ),
+    Mutant(
+        "copy-without-its-take",
+        "tier",
+        "members that copied a tier do not know where the new group's history begins",
+        (
+            Edit(
+                "gantry_broker.member.restoring:Restoring._finish",
+                "EpochEntry(Epoch(chain.pair.epoch), Offset(chain.end))",
+                "EpochEntry(Epoch(chain.pair.epoch), Offset(chain.start))",
+            ),
+        ),
+        Seeds("product-from-tier", 2),
     ),
 )
