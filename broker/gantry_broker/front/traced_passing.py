@@ -58,14 +58,14 @@ class PassedSends(OpenSends):
     def begun(self, conn: Connection, glimpse: Glimpse) -> SendTrace | None:
         """The trace of a send that is passed on; None where it has none."""
         drawn = self._drawn()
-        if drawn >= self._ratio and not _may_be_sampled(glimpse.frame):
+        if drawn >= self.ratio and not _may_be_sampled(glimpse.frame):
             return None
         try:
             (request,) = FrameDecoder(expect_preamble=False).feed(glimpse.frame)
         except GantryError:
             return None  # its master says what is wrong with it
         parent = named_parent(request)
-        if not is_sampled(parent, self._ratio, drawn):
+        if not is_sampled(parent, self.ratio, drawn):
             return None
         trace = self._begin(conn, request, parent)
         trace.asked_as = "call"
