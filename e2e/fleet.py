@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,29 +38,19 @@ REPLICAS = 2
 NAMESERVER = f"{names.nameserver_service(CONTROLLERS)}:{names.NAMESERVER_PORT}"
 EVERYWHERE, ALONE = "everywhere", "alone"
 PAUSE_MS = 40
-LOOK_S = 0.5
+POD_LINE = (
+    "{.metadata.name}|{.metadata.labels.app\\.kubernetes\\.io/instance}|{.metadata.deletionTimestamp}|"
+    '{.status.conditions[?(@.type=="Ready")].status}|{.spec.containers[*].image}{"\\n"}'
+)
+LOOK_S = 1.0
 STARTED_AT_ONCE = 3  # processes that start take all of a small machine
 START_PATIENCE_S = 600.0
 ROLL_PATIENCE_S = 180.0  # of one group
 GAP_LIMIT_MS = 1000.0
 
 
-class Seen(NamedTuple):
-    """The pods of all groups at a moment.
-
-    Attributes:
-        rolling: groups that have not all their pods, Ready.
-        new: pods of the new image.
-        old: the others.
-    """
-
-    rolling: frozenset[str]
-    new: int
-    old: int
-
-
 class Watch:
-    """Which groups restart pods, looked at all the while.
+    """Which groups restart pods, from what the API server says of each pod.
 
     Attributes:
         most: the largest number of groups at one time, with their names.
@@ -68,34 +60,56 @@ class Watch:
     def __init__(self, kube: Kube, image: str, groups: list[str]) -> None:
         self.most: frozenset[str] = frozenset()
         self.order: list[str] = []
-        self.now = Seen(frozenset(), 0, 0)
-        self._kube, self._image, self._groups = kube, image, groups
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._image, self._groups = image, groups
+        self._pods: dict[str, PodSeen] = {}
+        selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={names.BROKER}"
+        self._kubectl = subprocess.Popen(
+            [
+                *("kubectl", f"--kubeconfig={kube.kubeconfig}", f"--namespace={kube.namespace}"),
+                *("get", "pods", f"--selector={selector}", "--watch", f"-o=jsonpath={POD_LINE}"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         """Look no more."""
-        self._ended.set()
+        self._kubectl.terminate()
+        self._kubectl.wait()
         self._thread.join()
 
-    def _look(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            with suppress(CommandError):  # looked at again
-                self.now = self._seen()
-                self.order += sorted(self.now.rolling - set(self.order))
-                if len(self.now.rolling) > len(self.most):
-                    self.most = self.now.rolling
+    def rolling(self) -> frozenset[str]:
+        """Groups that have not all their pods, Ready."""
+        pods = [*self._pods.values()]
+        ready = Counter(pod.group for pod in pods if pod.is_ready)
+        return frozenset(name for name in self._groups if ready[name] < replicas_of(name))
 
-    def _seen(self) -> Seen:
-        selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={names.BROKER}"
-        pods = self._kube.list("pods", selector)
-        ready = dict.fromkeys(self._groups, 0)
-        for pod in pods:
-            ready[pod["metadata"]["labels"][names.LABEL_INSTANCE]] += is_ready(pod)
-        new = sum(self._image in str(pod["spec"]["containers"]) for pod in pods)
-        rolling = frozenset(name for name in ready if ready[name] < replicas_of(name))
-        return Seen(rolling, new, len(pods) - new)
+    def is_done(self) -> bool:
+        """Whether every group has the new image, in all its pods."""
+        pods = [*self._pods.values()]
+        return not self.rolling() and all(self._image in pod.images for pod in pods)
+
+    def _follow(self) -> None:
+        total = sum(map(replicas_of, self._groups))
+        assert self._kubectl.stdout is not None
+        for line in self._kubectl.stdout:
+            name, group, ends, ready, images = line.rstrip("\n").split("|")
+            self._pods[name] = PodSeen(group, not ends and ready == "True", images)
+            if len(self._pods) < total:
+                continue  # of the list that the watch begins with
+            now = self.rolling()
+            self.order += sorted(now - set(self.order))
+            self.most = max(self.most, now, key=len)
+
+
+class PodSeen(NamedTuple):
+    """A pod as it was heard of last."""
+
+    group: str
+    is_ready: bool
+    images: str
 
 
 def main() -> int:
@@ -133,18 +147,14 @@ def play(kube: Kube, groups: list[str]) -> int:
     print(f"helm upgrade to {image}", flush=True)
     upgrade(kube, image)
     upgraded_s = time.monotonic() - began_s
-    total = sum(map(replicas_of, groups))
-    wait_until(
-        "every group has the new image",
-        ROLL_PATIENCE_S * len(groups),
-        lambda: watch.now.new == total and not watch.now.rolling,
-        poll_s=LOOK_S,
-    )
+    patience_s = ROLL_PATIENCE_S * len(groups)
+    wait_until("every group has the new image", patience_s, watch.is_done, poll_s=LOOK_S)
     rolled_s = time.monotonic() - began_s
     for name in groups:
         kube.wait_for("brokergroup", name, "FullyReplicated", START_PATIENCE_S)
     watch.end()
     print(f"rolled after {rolled_s:.0f} s; groups in their order: {' '.join(watch.order)}")
+    print(f"at most {len(watch.most)} at once: {', '.join(sorted(watch.most))}", flush=True)
     logs = [one.stop() for one in producers]
     lost = 0
     for topic, log in zip((EVERYWHERE, ALONE), logs, strict=True):
@@ -161,8 +171,7 @@ def play(kube: Kube, groups: list[str]) -> int:
     for topic, log in zip(("all groups", "one group"), logs, strict=True):
         gap = log.longest_gap_ms(began_ms)
         report.add(scenario, f"write gap, topic of {topic}", [gap or 0], limit=GAP_LIMIT_MS)
-    print(f"\n{report.write(FOLDER).read_text()}\n{failed} sends failed, {lost} messages lost,")
-    print(f"at most {len(watch.most)} groups at once ({', '.join(sorted(watch.most))})")
+    print(f"\n{report.write(FOLDER).read_text()}\n{failed} sends failed, {lost} messages lost")
     return int(bool(failed or lost or len(watch.most) > 1))
 
 
