@@ -99,7 +99,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _AREA,
         "a front with a collector decodes all that it passes on",
         "front.traced_passing:PassedSends.begun",
-        "if drawn >= self._ratio and not _may_be_sampled(glimpse.frame):",
+        "if drawn >= self.ratio and not _may_be_sampled(glimpse.frame):",
         "if False:",
         UnitTests(f"{_PASSED}test_what_is_not_traced_is_neither_decoded_nor_made_anew"),
     ),

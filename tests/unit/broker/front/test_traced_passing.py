@@ -129,7 +129,7 @@ async def test_a_passed_send_is_one_trace_of_front_and_master(front: Front, mast
 async def test_the_master_follows_the_front_where_the_message_names_nobody(
     front: Front, master: Master
 ) -> None:
-    front.sends._ratio = 0.6
+    front.sends.ratio = 0.6
     await front.send()
     await front.send(NOT_SAMPLED)
     await until(lambda: bool(front.kept.traces))
@@ -139,7 +139,7 @@ async def test_the_master_follows_the_front_where_the_message_names_nobody(
 
 
 async def test_a_batch_has_its_number_and_no_key(front: Front, master: Master) -> None:
-    front.sends._ratio = 1.0
+    front.sends.ratio = 1.0
     body = encode_batch([BatchMessage(b"one"), BatchMessage(b"two")])
     await front.send("", body=body, m="true", code=RequestCode.SEND_BATCH_MESSAGE)
     await until(lambda: bool(front.kept.traces))
@@ -328,7 +328,7 @@ async def test_a_refusal_of_the_master_is_an_error_of_both(front: Front, master:
 async def test_a_send_without_an_answer_and_other_requests_have_no_span(
     front: Front, master: Master
 ) -> None:
-    front.sends._ratio = 1.0
+    front.sends.ratio = 1.0
     client = await front.client()
     await client.call(request(READ), 5)
     oneway = send(SAMPLED)
@@ -386,7 +386,7 @@ async def test_sends_in_one_piece_have_their_own_parents_and_asides_none(
 
 
 async def test_a_header_that_does_not_read_is_the_masters(front: Front, master: Master) -> None:
-    front.sends._ratio = 1.0
+    front.sends.ratio = 1.0
     await front.send(e="none")
     await until(lambda: bool(front.kept.traces))
     attributes = front.kept.parts["SendMessage"].attributes

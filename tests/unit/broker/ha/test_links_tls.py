@@ -6,17 +6,20 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gantry_broker.ha import repair
+from gantry_broker.ha import links, repair
+from gantry_broker.ha import listener as ha_listener
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.listener import GroupKey, ReplicaListener
 from gantry_broker.ha.wire import Caller
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Farewell, Hello
 from gantry_protocol.errors import KeyRefused
+from gantry_protocol.member_tls import arriving
 from gantry_protocol.member_tls.process import MemberTls
 from gantry_protocol.quorum_key import KeyFile, write_key
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.certificates import MemberAuthority
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,14 +59,18 @@ class Side:
         await self.links.stop()
 
     async def heard(self, kind: type[ev.Event]) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while not (found := [one for one in self.events if isinstance(one, kind)]):
                 await asyncio.sleep(0.001)
         return found[0]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Side]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Side]:
+    """Makes sides, which a busy machine may keep waiting for long."""
+    monkeypatch.setattr(links, "CONNECT_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(ha_listener, "HELLO_WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr(arriving, "SHAKE_WITHIN_S", PATIENCE_S)
     authority = MemberAuthority(tmp_path / "authority")
     return lambda *args, **more: Side(tmp_path, authority, *args, **more)
 
