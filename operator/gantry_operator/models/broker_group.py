@@ -7,8 +7,10 @@ the pod's name), not by broker id: ids are the controller's and are never used t
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal
 
+from gantry_protocol.names import LISTENERS_MAX
 from pydantic import Field
 
 from gantry_operator import names
@@ -17,6 +19,7 @@ from gantry_operator.models.bootstrap import BOOTSTRAP_RULES, Bootstrap
 from gantry_operator.models.broker_group_status import (
     BrokerGroupStatus,  # noqa: TC001 - pydantic reads it
 )
+from gantry_operator.models.containers import Sidecar  # noqa: TC001 - pydantic reads it
 from gantry_operator.models.listeners import (
     BY_NAME,
     CERTIFICATE_MESSAGE,
@@ -151,6 +154,19 @@ class DrainWish(Model):
     )
 
 
+_LISTENERS_FIRST = names.FIRST_SHARD_LISTENER_PORT
+_LISTENERS_LAST = _LISTENERS_FIRST + LISTENERS_MAX * names.MAX_SHARDS - 1
+
+
+def _may_be_a_listeners(sidecar: Sidecar) -> bool:
+    """Whether a port of it has a number or a name that a listener of a shard has."""
+    return any(
+        _LISTENERS_FIRST <= port.container_port <= _LISTENERS_LAST
+        or re.search(r"-[0-9]+$", port.name or "") is not None
+        for port in sidecar.ports
+    )
+
+
 SHARD_RULES = (
     Rule(
         "has(self.shards) == has(oldSelf.shards)",
@@ -162,6 +178,22 @@ SHARD_RULES = (
         "clients.route Master follows the role of a whole pod, and with shards a pod is the master "
         "of some groups only: set it to Group or Pod",
         lambda spec: spec.shards is None or spec.clients.route != "Master",
+    ),
+    Rule(
+        "!has(self.shards) || !has(self.clients.listeners)"
+        " || !self.clients.listeners.exists(l, has(l.tls)) || !has(self.template)"
+        " || !has(self.template.spec) || !has(self.template.spec.sidecars)"
+        " || self.template.spec.sidecars.all(s, !has(s.ports) || s.ports.all(p,"
+        f" (p.containerPort < {_LISTENERS_FIRST} || p.containerPort > {_LISTENERS_LAST})"
+        " && !(has(p.name) && p.name.matches('-[0-9]+$'))))",
+        "each shard has a port for each listener with tls: choose a containerPort of a sidecar "
+        f"below {_LISTENERS_FIRST} or above {_LISTENERS_LAST}, and a name that does not end in a "
+        "hyphen and a number",
+        lambda spec: (
+            spec.shards is None
+            or all(one.tls is None for one in spec.clients.listeners)
+            or not any(map(_may_be_a_listeners, spec.template.spec.sidecars))
+        ),
     ),
     Rule(
         "!has(self.shards) || !has(self.switchover)",

@@ -85,6 +85,12 @@ def outside(plain: tuple[bool, ...] = (True,), tls: Json | None = None) -> Json:
     return {"route": "Group", "listeners": listeners}
 
 
+def beside(port: int, name: str = "own") -> Json:
+    """A template with a sidecar that has this port."""
+    ports = [{"containerPort": port, "name": name}]
+    return {"spec": {"sidecars": [{"name": "other", "image": "busybox:1", "ports": ports}]}}
+
+
 PERMISSIVE: Json = {"tls": {"secretName": "s", "mode": "Permissive"}}
 ENFORCING: Json = {"tls": {"secretName": "s", "mode": "Enforcing"}}
 OWN: Json = {"secretName": "own"}
@@ -96,6 +102,12 @@ NODES = {"type": "NodePort", "advertisedAddress": "mq.example.com"}
 ACCEPTED = [
     ("brokergroup", group(shards=3, clients=outside()), None),
     ("brokergroup", group(shards=3, clients=outside((False, True), {"secretName": "a"})), None),
+    ("brokergroup", group(shards=3, clients=outside(), template=beside(11_200)), None),
+    (
+        "brokergroup",
+        group(clients=outside((False, True), {"secretName": "a"}), template=beside(11_200)),
+        None,
+    ),
     ("brokergroup", group(), None),
     ("brokergroup", group(name="a" * 45), None),
     ("brokergroup", group(replication={}), None),
@@ -197,6 +209,19 @@ REFUSED: list[tuple[str, str, Json, Json | None]] = [
     ("brokergroup", "shards is fixed", group(shards=1), group()),
     ("brokergroup", "shards is fixed", group(), group(shards=1)),
     ("brokergroup", "clients.route Master", group(shards=3, clients={"route": "Master"}), None),
+    *(
+        (
+            "brokergroup",
+            "each shard has a port for each listener with tls",
+            group(
+                shards=3,
+                clients=outside((False, True), {"secretName": "a"}),
+                template=beside(port, name),
+            ),
+            None,
+        )
+        for port, name in ((11_200, "own"), (11_599, "own"), (80, "outside-0"))
+    ),
     *(
         (kind, "a listener leads", make(clients=outside(plain), **tls), None)
         for kind, make in (("brokergroup", group), ("controllergroup", quorum))
