@@ -118,20 +118,17 @@ class TracedPipe(Pipe):
         for glimpse in answers:
             self._sends.answered(self.connection, glimpse)
 
-    def _give(self, glimpses: list[Glimpse], upstream: Upstream) -> None:
-        """Give the master what is not answered here, with the spans of what is traced."""
-        if self.has_asides:
-            glimpses = self._without_asides(glimpses)
-        else:
-            for glimpse in glimpses:
-                self._table.give(glimpse)
+    def _pass_on(self, glimpses: list[Glimpse], upstream: Upstream) -> None:
+        """Write it, with the spans of what is traced; see ``Splice``."""
+        self._name(glimpses)
+        super()._pass_on(glimpses, upstream)
+
+    def _name(self, glimpses: list[Glimpse]) -> None:
         for place, glimpse in enumerate(glimpses):
             named = self._named(glimpse)
             if named is not glimpse:
                 glimpses[place] = named
                 self._table.give(named)  # in place of the other
-        if glimpses:
-            upstream.write(b"".join([glimpse.frame for glimpse in glimpses]))
 
     def _named(self, glimpse: Glimpse) -> Glimpse:
         """A frame that is about to be given to a master, behind the name of its span if traced."""

@@ -389,6 +389,10 @@ class Splice:
         else:
             for glimpse in glimpses:
                 self._table.give(glimpse)
+        self._pass_on(glimpses, upstream)
+
+    def _pass_on(self, glimpses: list[Glimpse], upstream: Upstream) -> None:
+        """Write what the table has as given."""
         if len(glimpses) == 1:
             upstream.write(glimpses[0].frame)
         elif glimpses:

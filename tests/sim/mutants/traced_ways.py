@@ -71,7 +71,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "next-master-untold",
         _AREA,
         "a send amid a change of master is in two traces",
-        "front.traced_passing:TracedPipe._give",
+        "front.traced_passing:TracedPipe._name",
         "self._table.give(named)  # in place of the other",
         "pass",
         UnitTests(f"{_PASSED}test_the_next_master_is_told_the_same"),
