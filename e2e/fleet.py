@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_operator import names
 from harness import client, installation, java
-from harness.installation import CLUSTER, CONTROLLERS, GROUP, IMAGE, RELEASE, ROOT
+from harness.installation import CONTROLLERS, GROUP, IMAGE, RELEASE, ROOT
 from harness.report import Account, Report
 from harness.shell import CommandError, run
 from harness.waiting import wait_until
@@ -155,18 +155,20 @@ def play(kube: Kube, groups: list[str]) -> int:
     producers = [producer(kube, EVERYWHERE), producer(kube, ALONE)]
     for one in producers:
         wait_until("the producers send", START_PATIENCE_S, one.flows)
-    image = new_image()
+    image = new_image(kube)
     watch = Watch(kube, image, groups)
     began_s = time.monotonic()
     print(f"helm upgrade to {image}", flush=True)
-    upgrade(kube, image)
-    upgraded_s = time.monotonic() - began_s
-    patience_s = ROLL_PATIENCE_S * len(groups)
-    wait_until("every group has the new image", patience_s, watch.is_done, poll_s=LOOK_S)
-    rolled_s = time.monotonic() - began_s
-    for name in groups:
-        kube.wait_for("brokergroup", name, "FullyReplicated", START_PATIENCE_S)
-    watch.end()
+    try:
+        upgrade(kube, image)
+        upgraded_s = time.monotonic() - began_s
+        patience_s = ROLL_PATIENCE_S * len(groups)
+        wait_until("every group has the new image", patience_s, watch.is_done, poll_s=LOOK_S)
+        rolled_s = time.monotonic() - began_s
+        for name in groups:
+            kube.wait_for("brokergroup", name, "FullyReplicated", START_PATIENCE_S)
+    finally:
+        watch.end()
     print(f"rolled after {rolled_s:.0f} s; groups in their order: {' '.join(watch.order)}")
     print(f"at most {len(watch.most)} at once: {', '.join(sorted(watch.most))}", flush=True)
     logs = [one.stop() for one in producers]
@@ -216,20 +218,14 @@ def fleet_group(name: str) -> Object:
     return manifest("BrokerGroup", name, replicas=REPLICAS, replication=ONE_IS_ENOUGH, **sizes)
 
 
-def new_image() -> str:
+def new_image(kube: Kube) -> str:
     """Another name of the image, which makes it another one for Kubernetes."""
     repository, _, tag = IMAGE.rpartition(":")
     image = f"{repository}:{tag}-next"
-    for node in run("kind", "get", "nodes", "--name", CLUSTER).split():
-        tags = ("ctr", "--namespace=k8s.io", "images", "tag", "--force")
-        with suppress(CommandError):  # the control plane has no image of ours
-            run(
-                "docker",
-                "exec",
-                node,
-                *tags,
-                *(f"docker.io/library/{one}" for one in (IMAGE, image)),
-            )
+    name_it = ("ctr", "--namespace=k8s.io", "images", "tag", "--force")
+    both = [f"docker.io/library/{name}" for name in (IMAGE, image)]
+    for node in installation.workers(kube):
+        run("docker", "exec", node, *name_it, *both)
     return image
 
 
@@ -241,14 +237,6 @@ def upgrade(kube: Kube, image: str) -> None:
         *(f"--kubeconfig={kube.kubeconfig}", "--namespace", kube.namespace),
         *("--set", f"image.tag={tag}", "--wait", "--timeout", "5m"),
         timeout_s=START_PATIENCE_S,
-    )
-
-
-def is_ready(pod: Object) -> bool:
-    """Whether it serves, and is not about to end."""
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        item["type"] == "Ready" and item["status"] == "True"
-        for item in pod["status"].get("conditions", ())
     )
 
 
@@ -264,5 +252,5 @@ def java_image() -> str:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (LookupError, TimeoutError, CommandError) as error:
+    except (LookupError, TimeoutError, CommandError, java.JavaError) as error:
         sys.exit(str(error))

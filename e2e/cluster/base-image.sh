@@ -18,7 +18,7 @@ debian_from_mirror() {
     # shellcheck disable=SC2064 # the directory of now, not of the time of the signal
     trap "rm -rf '$tree'" EXIT
     debootstrap --variant=minbase --include=ca-certificates "$DEBIAN_SUITE" "$tree" "$mirror"
-    # What Debian's own slim images leave out: an eighth of the image that is built on it.
+    # What Debian's own slim images leave out.
     rm -rf "$tree"/var/cache/apt/archives/*.deb "$tree"/var/lib/apt/lists/* "$tree"/usr/share/{doc,man,info}
     find "$tree/usr/share/locale" -mindepth 1 -maxdepth 1 ! -name locale.alias -exec rm -rf {} +
     # Lets apt in later builds reach the same mirror through the same certificates as the host.
