@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gantry_protocol.command import RemotingCommand, request
@@ -21,6 +17,7 @@ from support.broker_cluster import send_command
 from support.broker_processes import Group
 from support.certificates import Authority
 from support.client_kills import TOPIC
+from support.json_summary import gantry
 from support.outside_group import Outside
 from support.patience import PATIENCE_S
 
@@ -98,19 +95,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
     finally:
         await made.way_in.stop()
-
-
-async def gantry(*args: str) -> tuple[int, Any]:
-    """The exit code of a command, and its summary."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gantry_cli", *args, "--json"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "GANTRY_NAMESERVERS": ""},
-    )
-    out, _ = await process.communicate()
-    lines = out.splitlines()
-    return process.returncode or 0, json.loads(lines[-1]) if lines else None
 
 
 async def test_each_listener_has_its_tls_and_those_inside_have_none(world: World) -> None:

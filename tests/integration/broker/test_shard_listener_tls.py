@@ -6,13 +6,9 @@ Those inside speak plain meanwhile. Relays stand for node ports, and lead where 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import ssl
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -26,6 +22,7 @@ from integration.broker.test_shard_listeners import NAMES, OF_ALL, SHARDS, World
 from support.broker_cluster import send_command
 from support.certificates import Authority, Pair
 from support.client_kills import TOPIC
+from support.json_summary import gantry
 from support.patience import PATIENCE_S
 from unit.operator.world import brokers, controllers
 
@@ -124,19 +121,6 @@ async def ask(address: str, tls: Tls) -> int:
         return answer.code
     finally:
         client.close()
-
-
-async def gantry(*args: str) -> tuple[int, Any]:
-    """The exit code of a command, and its summary."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gantry_cli", *args, "--json"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "GANTRY_NAMESERVERS": ""},
-    )
-    out, _ = await process.communicate()
-    lines = out.splitlines()
-    return process.returncode or 0, json.loads(lines[-1]) if lines else None
 
 
 async def test_each_shard_is_reached_by_tls_at_a_port_of_its_own(world: SecureWorld) -> None:
