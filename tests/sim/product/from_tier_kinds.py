@@ -13,7 +13,7 @@ from sim.kernel.world import MS, Violation
 from sim.product import faults
 from sim.product.cluster import CLUSTER
 from sim.product.loss_kinds import PATH, LossRun
-from sim.product.tier_kinds import TierRun
+from sim.product.tier_kinds import small_tier
 from sim.product.tier_watch import SHARD, TierWatch
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class FromTierRun(LossRun):
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """A tier that is used a lot."""
-        return TierRun.settings(self, rng)  # type: ignore[arg-type]
+        return small_tier(rng)
 
     def act(self) -> None:
         """Raises Violation."""

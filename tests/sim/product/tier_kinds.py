@@ -37,6 +37,20 @@ SERVED_S = 30  # within which fronts serve what is in the tier
 FILL_S = 10  # until logs have lost their beginning to the tier
 
 
+def small_tier(rng: Random) -> dict[str, Any]:
+    """Settings of a cluster whose group uploads a lot, to a store of drawn unkindness."""
+    return {
+        "bucket": BucketOptions.swarm(rng),
+        "broker_settings": {
+            "tier_url": "s3://bucket",
+            "tier_shard": SHARD,
+            "tier_pack_bytes": rng.choice([8, 32, 128]) * 1024,
+            "tier_linger_ms": rng.choice([100, 500, 2_000]),
+            "tier_local_bytes": rng.choice([1, 2]) * SEGMENT_BYTES,
+        },
+    }
+
+
 class TierRun(ProductRun):
     """A group that uploads to an unkind store, and keeps little of its log itself."""
 
@@ -44,16 +58,7 @@ class TierRun(ProductRun):
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """A small tier that is used a lot."""
-        return {
-            "bucket": BucketOptions.swarm(rng),
-            "broker_settings": {
-                "tier_url": "s3://bucket",
-                "tier_shard": SHARD,
-                "tier_pack_bytes": rng.choice([8, 32, 128]) * 1024,
-                "tier_linger_ms": rng.choice([100, 500, 2_000]),
-                "tier_local_bytes": rng.choice([1, 2]) * SEGMENT_BYTES,
-            },
-        }
+        return small_tier(rng)
 
     def loads(self) -> Sequence[Load]:
         """The clients, and one that reads what only the tier has."""
