@@ -183,6 +183,8 @@ class Redactor:
         def note(what: str, line: Callable[[], int]) -> str:
             return self._note(file, what, place or (lambda: f"line {line()}"))
 
+        if _is_plain(text, _lower(text)):
+            return text
         text = _without_keys(text, note)
         for pattern in _OVER_LINES:
             text = pattern.replaced(text, _lower(text), note, 1)
@@ -259,6 +261,8 @@ class Redactor:
 
 def _line_without(line: str, note: Note, number: int) -> str:
     low = _lower(line)
+    if _is_plain(line, low):
+        return line
     for pattern in _IN_LINES:
         clean = pattern.replaced(line, low, note, number)
         if clean != line:
@@ -464,3 +468,15 @@ _IN_LINES: Final = (
     ),
     _Pattern(RANDOM, _WORD, (), _is_random),
 )
+
+_ALL: Final = (*_OVER_LINES, *_IN_LINES)
+assert all(pattern.needles for pattern in _ALL if pattern.regex is not _WORD)
+_SOUGHT: Final = {"private key", *(needle for pattern in _ALL for needle in pattern.needles)}
+_NEEDLES: Final = tuple(
+    sorted({"key" if needle.endswith("key") else needle for needle in _SOUGHT}, key=len)
+)
+
+
+def _is_plain(text: str, low: str) -> bool:
+    """Whether no expression is worth a try, as of nearly all lines and values."""
+    return not any(map(low.__contains__, _NEEDLES)) and _WORD.search(text) is None
