@@ -10,6 +10,7 @@ See https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-r
 from __future__ import annotations
 
 import copy
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ class SchemaError(TypeError):
 
 
 def structural(model: type[Resource]) -> JsonObject:
-    """The `openAPIV3Schema` of a resource model."""
+    """The `openAPIV3Schema` of a resource model; each caller has one of its own."""
+    return copy.deepcopy(_structural(model))
+
+
+@functools.cache
+def _structural(model: type[Resource]) -> JsonObject:
     raw = model.model_json_schema(by_alias=True)
     schema = _convert(raw, raw.get("$defs", {}), model.__name__)
     _complete_default(schema)
