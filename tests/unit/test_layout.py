@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -72,13 +73,43 @@ def test_standard_library_is_found_from_the_root(module: str) -> None:
     assert ROOT not in Path(found).parents
 
 
+class _Facts(NamedTuple):
+    """What the tests below ask of a module, which is parsed once for all of them.
+
+    Attributes:
+        head: its docstring.
+        classes: its public ones.
+        headless: places of docstrings that begin with a question word.
+    """
+
+    head: str | None
+    classes: list[str]
+    headless: list[str]
+
+
+@cache
+def _facts(path: Path) -> _Facts:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    headless = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        head = ast.get_docstring(node) or ""
+        asks = HEADLESS.match(head) and not node.name.startswith("_")
+        if asks and (isinstance(node, ast.ClassDef) or not head.startswith("Whether")):
+            headless.append(f"{relative(path)}:{node.lineno}: {head.splitlines()[0]}")
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    public = [name for name in classes if not name.startswith("_")]
+    return _Facts(ast.get_docstring(tree), public, headless)
+
+
 @pytest.mark.parametrize("path", modules(), ids=relative)
 def test_module_fits_in_one_head_and_says_what_it_is_for(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     lines = text.count("\n")
     assert lines <= MODULE_LINES_MAX, f"{lines} lines: split it"
     if text.strip():
-        head = ast.get_docstring(ast.parse(text))
+        head = _facts(path).head
         assert head, "the module docstring is missing"
         assert not HEADLESS.match(head), "begin with the thing itself, not with a question word"
 
@@ -87,25 +118,15 @@ def test_a_class_name_means_one_thing() -> None:
     """Two modules may share a name where their fields do; the third looks for a better one."""
     homes: dict[str, list[str]] = {}
     for path in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(relative(path))
+        for name in _facts(path).classes:
+            homes.setdefault(name, []).append(relative(path))
     crowded = {name: places for name, places in homes.items() if len(places) > SAME_NAME_MAX}
     assert crowded.keys() == SAME_NAMES.keys(), crowded
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_public_docstrings_begin_with_the_thing_itself(package: Path) -> None:
-    headless = []
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            head = ast.get_docstring(node) or ""
-            asks = HEADLESS.match(head) and not node.name.startswith("_")
-            if asks and (isinstance(node, ast.ClassDef) or not head.startswith("Whether")):
-                headless.append(f"{relative(path)}:{node.lineno}: {head.splitlines()[0]}")
-    assert headless == []
+    assert [line for path in package.rglob("*.py") for line in _facts(path).headless] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
