@@ -218,8 +218,11 @@ async def test_a_footer_that_cannot_be_read_at_first_is_read_later(
     assert tier.reader.index.readable_end == tier.files.state.end
 
 
-async def test_packs_that_are_not_given_in_turn_are_not_gone_on_without(tier: Tier) -> None:
+async def test_packs_that_are_not_given_in_turn_are_not_gone_on_without(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only one that is refused again and again is."""
+    monkeypatch.setattr(reader, "TROUBLE_S", 0.1)
     left = {tier.name(pack): (pack + 1) * (reader.STUCK_TIMES - 1) for pack in range(3)}
 
     def fault(_: str, key: str) -> Fault | None:
@@ -378,8 +381,11 @@ async def test_a_reader_that_fell_behind_a_rule_of_the_bucket_goes_on_from_what_
     assert await tier.read(3) == Gone(20)
 
 
-async def test_a_version_that_is_hidden_is_no_reason_to_begin_anew(tier: Tier) -> None:
+async def test_a_version_that_is_hidden_is_no_reason_to_begin_anew(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Older versions are there: nothing was removed by its age."""
+    monkeypatch.setattr(reader, "TROUBLE_S", 0.1)
     await tier.caught_up()
     tier.files.append(messages("orders", 8))
     tier.files.append(messages("orders", 8))
