@@ -133,6 +133,7 @@ def mark(what: str) -> str:
     return f"[redacted {what}]"
 
 
+@functools.lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
     """Whether what has this name may be a secret."""
     found = _NAMED.search(name)

@@ -13,7 +13,6 @@ the planner would decide otherwise about the copy all the same, the copy says so
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,7 +71,7 @@ class _Part:
             redactor = Redactor()
             plain = msgspec.json.decode(self.data)
             value = redactor.value("", plain)
-            text = _text(value)
+            text = shown = _text(value)
             for _ in range(LOOKS_MAX):
                 again = redactor.text("", text)
                 if again == text:
@@ -80,7 +79,7 @@ class _Part:
                 text = again
             else:
                 text = '"[left out, since it could not be redacted]"'
-            self.altered = text != _text(plain)
+            self.altered = value != plain or text != shown
             self.clean = _compact(text)
         return self.clean
 
@@ -92,7 +91,7 @@ class _Part:
 
 def _text(value: Any) -> str:
     """JSON in lines, as a bundle has it, so that what stands in a line is the same."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return msgspec.json.format(_encode(value), indent=2).decode()
 
 
 def _encoded(values: dict[str, Any]) -> dict[str, bytes]:
