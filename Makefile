@@ -17,6 +17,7 @@ WAIT := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope
 TRIED := .pytest_cache/integration
 # With SHARES=n an n-th is taken: drawn by the commit, so the same commit has the same one again.
 PARTS = $(or $(SHARES),1)
+SHARE = --shares $(PARTS) --turn $(TURN)
 TURN = $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 RUNS ?= 20
 
@@ -182,8 +183,8 @@ check: venv ## everything that needs no running code
 # Integration tests wait for a third of their time, and must not be kept waiting themselves: the
 # simulator computes beside them, with what they leave of the processors.
 .PHONY: test
-test: venv unit ## unit tests, simulator, integration tests
-	@$(MAKE) --jobs=2 --output-sync=target RANK="nice -n 19" sim integration
+test: venv unit ## unit tests, and a tenth of simulator and integration tests; SHARES=n an n-th, SHARES=1 all (half an hour)
+	@$(MAKE) --jobs=2 --output-sync=target SHARES=$(or $(SHARES),10) RANK="nice -n 19" sim integration
 
 .PHONY: sim-coverage
 sim-coverage: venv ## which lines of controllers, brokers and operator the simulator reaches (minutes)
@@ -194,8 +195,8 @@ unit: venv ## unit tests
 	@$(PYTEST) $(COMPUTE) tests/unit
 
 .PHONY: sim
-sim: venv ## seeded simulation of controllers, replicas, network and disks
-	@$(RANK) $(PYTEST) $(COMPUTE) tests/sim
+sim: venv ## seeded simulation of controllers, replicas, network and disks; SHARES=n an n-th
+	@$(RANK) $(PYTEST) $(COMPUTE) tests/sim $(SHARE)
 
 .PHONY: seeds
 seeds: venv ## seeds of the whole product under faults; SEEDS of each kind of run (default 4; minutes)
@@ -206,8 +207,8 @@ mutants: venv ## plant every known bug and see each one found (minutes); SHARES=
 	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate --shares $(PARTS) --turn $(TURN)
 
 .PHONY: integration
-integration: venv ## real processes and sockets on loopback
-	@rm -rf $(TRIED) && $(PYTEST) $(WAIT) -o cache_dir=$(TRIED) tests/integration --ignore=tests/integration/pipeline || .ci/again $$? $(TRIED)
+integration: venv ## real processes and sockets on loopback; SHARES=n an n-th
+	@rm -rf $(TRIED) && $(PYTEST) $(WAIT) -o cache_dir=$(TRIED) tests/integration --ignore=tests/integration/pipeline $(SHARE) || .ci/again $$? $(TRIED)
 
 .PHONY: spark
 spark: venv ## the pipeline's jobs and data source under a real Spark session (needs Java)

@@ -6,8 +6,10 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from gantry_protocol.quorum_key import write_key
 from hypothesis import Phase, settings
+from support.parts import is_in_share
 
 # How long one example takes says how busy the machine is, and nothing about the code.
 settings.register_profile("gantry", deadline=None)
@@ -23,6 +25,24 @@ os.environ["GANTRY_QUORUM_KEY_FILE"] = str(write_key(Path(KEY_DIRECTORY.name) / 
 os.environ["GANTRY_ALLOW_UNAUTHENTICATED"] = "true"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A share of the tests can be asked for."""
+    parser.addoption("--shares", type=int, default=1, help="run one of so many parts")
+    parser.addoption("--turn", type=int, default=0, help="which of them; of any size")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the share that was asked for."""
+    shares, turn = config.getoption("--shares"), config.getoption("--turn")
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        (kept if is_in_share(item.nodeid, shares, turn) else left).append(item)
+    if left:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left)
+
+
 def pytest_configure() -> None:
     """Keep looptime from making an event loop nobody closes; look for no garbage in imports.
 
@@ -35,10 +55,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage from here on.
+    """Look for garbage from here on, at fewer moments: half a million objects stay.
 
     Nothing is frozen: the simulator finds the classes of the product among what is looked through.
     """
+    gc.set_threshold(10_000, 20, 50)
     gc.enable()
 
 

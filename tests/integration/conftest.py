@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from support import warm_starts
+from support.parts import ROOT, scope_of
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
-
-ROOT = Path(__file__).resolve().parents[2]
-SHARING = 'scope="module"'
 
 # aiohttp reads all certificates that the system trusts when it is imported: a tenth of a second of
 # CPU per process, in hundreds of processes that talk to loopback only. These trust a single one,
@@ -33,14 +29,7 @@ class ByTest(LoadScopeScheduling):
     """Tests go to whoever is free; those of a file with a shared fixture stay together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if shares(file) else nodeid
-
-
-@cache
-def shares(file: str) -> bool:
-    """Whether tests of this file, a path below the root, use one fixture together."""
-    return SHARING in (ROOT / file).read_text("utf-8")
+        return scope_of(nodeid)
 
 
 def pytest_configure() -> None:

@@ -217,7 +217,7 @@ def test_names_of_other_things(name: str) -> None:
     assert not is_secret_name(name)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "part",
     [
@@ -230,7 +230,7 @@ def test_names_of_other_things(name: str) -> None:
     ],
 )
 def test_a_long_line_takes_no_long_time(part: str) -> None:
-    line = part * (200_000 // len(part))
+    line = part * (50_000 // len(part))
     for one in (line, line.replace(" ", "")):
         clean = text(one)
         assert text(clean) == clean

@@ -9,7 +9,7 @@ import pytest
 from sim.mutants.catalogue import MUTANTS
 from sim.product.runs import RUNS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TESTS = ROOT / "tests"
 PAGE = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
 RULES = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
