@@ -138,17 +138,22 @@ class Front:
                 stderr=output,
             )
 
-    async def groups(self) -> list[dict[str, Any]]:
-        """The groups of its status document; none while it does not listen."""
+    async def status(self) -> dict[str, Any] | None:
+        """Its status document; None while it does not listen."""
         ip, _, _ = self.address.rpartition(":")
         with contextlib.suppress(aiohttp.ClientError):
             async with (
                 aiohttp.ClientSession() as session,
                 session.get(f"http://{ip}:10921/status") as answer,
             ):
-                found: list[dict[str, Any]] = (await answer.json())["groups"]
+                found: dict[str, Any] = await answer.json()
                 return found
-        return []
+        return None
+
+    async def groups(self) -> list[dict[str, Any]]:
+        """The groups of its status document; none while it does not listen."""
+        found = await self.status()
+        return [] if found is None else list(found["groups"])
 
     async def metrics(self) -> dict[str, float]:
         """Its metrics without labels."""

@@ -89,6 +89,11 @@ class OpenSends:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether sends that come may be traced."""
+        return self._export.is_on
+
     def entrance(self, handler: Handler) -> Handler:
         """The same handler, behind the decision for each send."""
         return partial(self._enter, handler)

@@ -48,11 +48,11 @@ class Asides:
         settings: of consumer groups.
         traffic: counts what goes through, for the master.
         spread: the same store, whose reads go to replicas, too; None reads at the master alone.
-        traced: sends that are traced; None traces none.
 
     Attributes:
         served: requests that were taken, ever.
         pulled: how far groups have pulled here, until the master is told.
+        traced: where sends are traced; None where they never were.
     """
 
     def __init__(
@@ -63,19 +63,14 @@ class Asides:
         settings: Consumers,
         traffic: Traffic,
         spread: SpreadStore | None = None,
-        traced: OpenSends | None = None,
     ) -> None:
         """Nothing is under way."""
-        self._traced = traced
+        self.traced: OpenSends | None = None
         self.served = 0
         self._view = view
         self._store = store
         self._epoch = epoch
-        self._sender = (
-            PlainSender(view, traffic, time.time)
-            if traced is None
-            else TracedPlainSender(traced, store, view, traffic, time.time)
-        )
+        self._sender = PlainSender(view, traffic, time.time)
         reader = PullReader(store if spread is None else spread, traffic)
         self.pulled = reader.pulled
         self._pulls = PullAsides(store, settings, reader)
@@ -85,11 +80,16 @@ class Asides:
         """Pulls that wait for a record."""
         return self._pulls.parked
 
+    def trace(self, sends: OpenSends) -> None:
+        """Take the moments of sends that are traced, from now on."""
+        self.traced = sends
+        self._sender = TracedPlainSender.instead_of(self._sender, sends, self._store)
+
     def close(self) -> None:
         """The store is lost: answer nothing more."""
         self._pulls.close()
-        if self._traced is not None:
-            self._traced.close()
+        if self.traced is not None:
+            self.traced.close()
 
     def forget(self, conn: Connection) -> None:
         """A client left."""

@@ -28,7 +28,7 @@ from gantry_broker.clients.access import ClusterUsers, stand_before
 from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.request_rules import CLIENT_RULES
-from gantry_broker.clients.routing import ClientRouter
+from gantry_broker.clients.routing import ClientRouter, Pipe
 from gantry_broker.clients.traced_sends import OpenSends
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.control.core.course import Course
@@ -60,7 +60,7 @@ class LedGroup:
         buckets: the store of the groups' tiers; None without one.
         tls: of the process.
         access: users of the cluster; None lets everybody in.
-        spans: takes those of traced sends; None where nothing is traced.
+        spans: takes those of traced sends, while it is on; None where nothing is traced, ever.
 
     Attributes:
         course: where clients are led.
@@ -86,6 +86,7 @@ class LedGroup:
         """Nothing is opened before ``start``."""
         self.name = name
         self._spans = spans
+        self._ratio = settings.tracing_ratio
         self.port = 0
         self.course = Course()
         self._settings = settings
@@ -104,10 +105,8 @@ class LedGroup:
             ask=lambda: doubted(self),
             tls=tls,
         )
-        self._passed: PassedSends | None = None
-        if spans is not None:
-            self._passed = PassedSends(spans, settings.tracing_ratio, name)
-            self.router.make_pipe = partial(TracedPipe, self._passed)
+        self._passed: PassedSends | None = None  # once tracing was on
+        self.trace(self._ratio)
         self._ungate = None if access is None else stand_before(self.router, access)
         self.remoting = RemotingServer(
             self.router.handle,
@@ -165,6 +164,30 @@ class LedGroup:
             self._passed.close()
         await self.remoting.stop(answer_within_s)
 
+    def trace(self, ratio: float) -> None:
+        """Trace such a share of the sends that come, if there is a collector now, else none.
+
+        Sends under way stay traced until they are answered, or are not.
+        """
+        self._ratio = ratio
+        if self._spans is None or not self._spans.is_on:
+            self.router.make_pipe = Pipe
+            return
+        if self._passed is None:
+            self._passed = PassedSends(self._spans, ratio, self.name)
+        self._passed.ratio = ratio
+        self.router.make_pipe = partial(TracedPipe, self._passed)
+        for pipe in self.router.pipes:
+            TracedPipe.take_over(pipe, self._passed)
+        if self.asides is not None:
+            self._trace_asides(self.asides, self._spans)
+
+    def _trace_asides(self, asides: Asides, spans: SpanExport) -> None:
+        if asides.traced is None:
+            asides.trace(OpenSends(spans, self._ratio, self.name))
+        else:
+            asides.traced.ratio = self._ratio
+
     @property
     def is_known(self) -> bool:
         """Whether clients may be sent here: a master was known once, or the tier is served."""
@@ -221,9 +244,9 @@ class LedGroup:
             store, cluster=self._settings.cluster, store_host=self.connection.store_host
         )
         spread = SpreadStore(store, self.replicas, self.shares)
-        ratio = self._settings.tracing_ratio
-        traced = None if self._spans is None else OpenSends(self._spans, ratio, self.name)
-        self.asides = Asides(view, store, epoch, self._consumers, self._traffic, spread, traced)
+        self.asides = Asides(view, store, epoch, self._consumers, self._traffic, spread)
+        if self._spans is not None and self._spans.is_on:
+            self._trace_asides(self.asides, self._spans)
         self.router.aside = self.asides.take
 
     def state_told(self, state: wire.State) -> None:

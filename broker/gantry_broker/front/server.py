@@ -23,14 +23,17 @@ from gantry_protocol.headers.fronts import GetFrontGroupsRequestHeader
 from gantry_protocol.member_tls.names import MemberKind, MemberName
 from gantry_protocol.member_tls.process import MemberTls, MemberTlsCollector
 from gantry_protocol.process import log, runtime
+from gantry_protocol.process.live_settings import SettingsFile, SettingsWatch
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.settings_word import SettingsWord
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.settings.front import LIVE
 from gantry_protocol.tls.process import Tls, TlsCollector
-from gantry_protocol.tracing.export import TracingCollector, span_export
+from gantry_protocol.tracing.export import TracingCollector, live_export
 from prometheus_client import CollectorRegistry
 
 from gantry_broker.clients.access import ClusterUsers
@@ -66,9 +69,13 @@ class FrontServer:
         access: users of the cluster.
     """
 
-    def __init__(self, settings: FrontSettings) -> None:
-        """Nothing is opened before ``run``."""
+    def __init__(
+        self, settings: FrontSettings, file: SettingsFile[FrontSettings] | None = None
+    ) -> None:
+        """Nothing is opened before ``run``; ``file`` is where other settings may come from."""
         self.settings = settings
+        self._settings_word = SettingsWord()
+        self._settings_watch = SettingsWatch(settings, LIVE, file, self._tune, self._say_settings)
         self.http_port = settings.http_port
         self.groups: dict[str, LedGroup] = {}
         self.asked = 0
@@ -82,7 +89,7 @@ class FrontServer:
         self._tls = Tls(settings)
         self.access = ClusterUsers(settings.cluster, self.peers, self.key, may_wait=False)
         self.buckets = None if settings.tier_url is None else Buckets(settings, self._tls)
-        self._spans = span_export(
+        self._spans = live_export(
             settings.tracing_endpoint, "gantry-front", settings.cluster, settings.name
         )
         self._limits = fair_limits(descriptors_each=2)
@@ -116,9 +123,8 @@ class FrontServer:
         made.register(TlsCollector(self._tls))
         made.register(MemberTlsCollector(self._member_tls))
         made.register(TracingCollector(self._spans))
-        if self._spans is not None:
-            self._spans.start()
-            stack.push_async_callback(self._spans.stop)
+        self._spans.start()
+        stack.push_async_callback(self._spans.stop)
         if self.buckets is not None:
             made.register(StoreCollector(lambda: self.buckets.calls if self.buckets else {}))
         http = HttpServer(ready=self.ready, registry=made)
@@ -134,6 +140,8 @@ class FrontServer:
             keep(self._keep_looking(), "do-masters-answer"),
         ):
             stack.callback(task.cancel)
+        self._settings_watch.start()
+        stack.push_async_callback(self._settings_watch.stop)
         _log.info("listening", http=self.http_port, cluster=settings.cluster)
 
     async def _close_groups(self) -> None:
@@ -154,6 +162,19 @@ class FrontServer:
         return True, f"serves {len(self.groups)} groups" + (
             f"; without a master yet: {', '.join(unknown)}" if unknown else ""
         )
+
+    # ---- settings that change while it runs
+
+    def _tune(self, settings: FrontSettings) -> None:
+        """Put settings in force that have changed; all that is ``LIVE`` is told here."""
+        self.settings = settings  # among them the age of connections, which is read each time
+        log.set_level(settings.log_level)
+        self._spans.point_to(settings.tracing_endpoint)
+        for group in self.groups.values():
+            group.trace(settings.tracing_ratio)
+
+    def _say_settings(self, word: SettingsWord) -> None:
+        self._settings_word = word
 
     # ---- which groups, and who their masters are
 
@@ -283,6 +304,7 @@ class FrontServer:
             _log.error("a group cannot be served", group=name, reason=error)
             await group.stop(0)
             return False
+        group.trace(self.settings.tracing_ratio)  # other settings may have come meanwhile
         self.groups[name] = group
         _log.info("group is served", group=name, port=group.port)
         return True
@@ -325,12 +347,18 @@ class FrontServer:
             "reason": reason,
             "controllers": self.peers.connections,
             "beyondPorts": self.directory.beyond,
+            "settings": self._settings_word.applied,
+            "settingsRefused": self._settings_word.refused,
             "groups": [group.status() for _, group in sorted(self.groups.items())],
         }
 
 
-async def serve(settings: FrontSettings, stop: asyncio.Event) -> None:
-    """Run one front until ``stop`` is set.
+async def serve(
+    settings: FrontSettings,
+    stop: asyncio.Event,
+    file: SettingsFile[FrontSettings] | None = None,
+) -> None:
+    """Run one front until ``stop`` is set; ``file`` is where other settings may come from.
 
     Raises:
         GantryError: an operating error, as one sentence.
@@ -341,4 +369,4 @@ async def serve(settings: FrontSettings, stop: asyncio.Event) -> None:
         process="front",
     )
     runtime.collect_seldom()
-    await FrontServer(settings).run(stop)
+    await FrontServer(settings, file).run(stop)

@@ -3,7 +3,8 @@
 Without it a front has the plain ``Pipe``. With it ``TracedPipe`` decides for each send that is not
 answered here, by a look at the bytes of its header; only one that may be traced is decoded. What is
 traced goes to the master with a frame ahead of it that names its span (``parents``), and is kept
-so, so that the next master is told the same. All other frames are written as they came.
+so, so that the next master is told the same. All other frames are written as they came. When it is
+switched on, the pipes that are there become such, and they stay so until their clients leave.
 
 What it refuses: to change a request or an answer, and to trace a send that wants no answer, since
 nobody learns when it ends.
@@ -57,6 +58,8 @@ class PassedSends(OpenSends):
 
     def begun(self, conn: Connection, glimpse: Glimpse) -> SendTrace | None:
         """The trace of a send that is passed on; None where it has none."""
+        if not self.is_on:
+            return None
         drawn = self._drawn()
         if drawn >= self.ratio and not _may_be_sampled(glimpse.frame):
             return None
@@ -102,6 +105,15 @@ class TracedPipe(Pipe):
     ) -> None:
         self._sends = sends
         super().__init__(connection, router, hold_s)
+
+    @classmethod
+    def take_over(cls, pipe: Pipe, sends: PassedSends) -> None:
+        """Have a pipe that has begun trace what its client sends from now on.
+
+        It stays the object that its router, its connection and its master know.
+        """
+        pipe.__class__ = cls
+        vars(pipe)["_sends"] = sends
 
     def connected(self, upstream: Upstream) -> None:
         """The master was reached; see ``Pipe``. What waited for one is named now."""

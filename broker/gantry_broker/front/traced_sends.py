@@ -1,6 +1,8 @@
 """Sends that a front answers itself and that are traced, where tracing is on.
 
-Without it a front has the plain sender. For what a front passes on see ``traced_passing``.
+Without it a front has the plain sender. When it is switched on, another takes the place of that
+one, and stays until the store is lost, for sends under way. For what a front passes on see
+``traced_passing``.
 """
 
 from __future__ import annotations
@@ -21,24 +23,31 @@ if TYPE_CHECKING:
 
 
 class TracedPlainSender(PlainSender):
-    """A plain sender that takes the moments of sends that are traced.
+    """A plain sender that takes the moments of sends that are traced."""
 
-    Args:
-        sends: decides which are.
-        remote: the store, which is told the span that its part belongs to.
-        others: what every plain sender is given.
-    """
+    _sends: OpenSends
+    _remote: RemoteStore
 
-    def __init__(self, sends: OpenSends, remote: RemoteStore, *others: Any) -> None:
-        super().__init__(*others)
-        self._sends = sends
-        self._remote = remote
+    @classmethod
+    def instead_of(
+        cls, sender: PlainSender, sends: OpenSends, remote: RemoteStore
+    ) -> TracedPlainSender:
+        """One that goes on where a sender is; what that one has begun it ends itself.
+
+        Args:
+            sender: the one before.
+            sends: decides which are traced.
+            remote: the store, which is told the span that its part belongs to.
+        """
+        made = cls.__new__(cls)
+        vars(made).update(vars(sender), _sends=sends, _remote=remote)
+        return made
 
     def store(
         self, conn: Connection, request: RemotingCommand, header: SendHeader, topic: TopicConfig
     ) -> RemotingCommand | None:
         """Hand over what was sent; see ``PlainSender.store``."""
-        if not self._sends.arrived(conn, request):
+        if not (self._sends.is_on and self._sends.arrived(conn, request)):
             return super().store(conn, request, header, topic)
         trace = self._sends.of(conn, request)
         assert trace is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 from gantry_broker.front import FrontSettings, serve
 from gantry_protocol.process.config import settings_options
+from gantry_protocol.process.live_settings import SettingsFile
 
 from gantry_cli.process import run_process
 
@@ -27,4 +30,5 @@ def front(**flags: object) -> int:
     GET /readyz at http_port holds from the first master on; /status and /metrics say more. On
     SIGTERM it ends every connection with an answer, within 1.5 s.
     """
-    return run_process("front", FrontSettings, serve, flags)
+    file = SettingsFile.of(FrontSettings, flags, "front")
+    return run_process("front", FrontSettings, partial(serve, file=file), flags)

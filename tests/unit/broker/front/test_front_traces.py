@@ -7,14 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from gantry_broker.clients.traced_sends import OpenSends
-from gantry_broker.front.asides import Asides
 from gantry_broker.remote import messages as wire
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.tracing.export import UNFINISHED
 from gantry_protocol.tracing.spans import Span
 from unit.broker.clients.test_traced_sends import NOT_SAMPLED, SAMPLED, SPAN, TRACE, Clock, Kept
-from unit.broker.front.test_front_asides import EPOCH, Front
+from unit.broker.front.test_front_asides import Front
 
 
 class Traced(Front):
@@ -28,10 +27,7 @@ class Traced(Front):
         self.at_master = OpenSends(self.masters, 1.0, "g", clock)
         if masters:
             self.group.session._traced_now = lambda: self.at_master
-        view = self.asides._view
-        self.asides = Asides(
-            view, self.store, EPOCH, self.settings, self.traffic, traced=self.sends
-        )
+        self.asides.trace(self.sends)
 
     def appends(self) -> list[wire.AppendRecords]:
         return [said for said in self.group.heard if isinstance(said, wire.AppendRecords)]
@@ -125,6 +121,36 @@ async def test_a_master_that_traces_from_now_on_traces_fronts_that_are_there(
     assert len(front.ours.traces) == 3
     assert list(front.masters.parts) == ["StoreRecord", "queue", "append", "replicate", "answer"]
     assert front.at_master.watched == 0
+
+
+async def test_a_front_that_is_told_to_trace_goes_on_where_it_was(tmp_path: Path) -> None:
+    front = Front(tmp_path)
+    front.group.holding = True
+    before = front.asides._sender
+    assert front.send(i=SAMPLED), "begun untraced"
+    ours = Kept()
+    front.asides.trace(OpenSends(ours, 0.0, "g"))
+    assert front.asides._sender._unique_keys is before._unique_keys, "keys are given once"
+    assert front.asides._sender._turn is before._turn
+    assert front.send(i=SAMPLED)
+    front.group.confirm()
+    assert [answer.code for answer in front.answers()] == [0, 0]
+    assert len(ours.traces) == 1
+    front.asides.close()
+
+
+async def test_a_front_that_is_told_to_trace_no_more_ends_what_is_under_way(front: Traced) -> None:
+    front.group.holding = True
+    assert front.send(i=SAMPLED)
+    front.ours.point_to(None)
+    assert front.send(i=SAMPLED)
+    front.group.confirm()
+    assert (len(front.ours.traces), len(front.sends)) == (1, 0)
+    assert [list(said.parents) for said in front.appends()] == [[0], []]
+    front.ours.point_to("http://nowhere")
+    assert front.send(i=SAMPLED)
+    front.group.confirm()
+    assert len(front.ours.traces) == 2
 
 
 @pytest.mark.parametrize("parent", ["", "no parent", f"00-{TRACE}-{SPAN}-00"])

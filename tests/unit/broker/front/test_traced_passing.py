@@ -232,6 +232,39 @@ async def test_nothing_of_it_runs_where_tracing_is_off(master: Master) -> None:
     )
 
 
+async def test_clients_that_are_there_are_traced_from_now_on_and_no_more(
+    master: Master,
+) -> None:
+    front = await Member("front").start()
+    front.epoch = 3
+    front.follow(master.address)
+    client = await front.client()
+    assert (await client.call(send(SAMPLED), 5)).remark == "master"
+    master.parked = True
+    waiting = asyncio.create_task(client.call(send(SAMPLED), 5))
+    await until(lambda: len(master.heard) == 2)
+    kept = Kept()
+    sends = PassedSends(kept, 0.0, "g")
+    for pipe in front.router.pipes:
+        TracedPipe.take_over(pipe, sends)
+    traced = asyncio.create_task(client.call(send(SAMPLED), 5))
+    await until(lambda: len(master.heard) == 3)
+    assert len(sends) == 1, "what was under way is not"
+    kept.point_to(None)
+    untraced = asyncio.create_task(client.call(send(SAMPLED), 5))
+    await until(lambda: len(master.heard) == 4)
+    assert len(sends) == 1
+    (conn,) = master.server.connections.values()
+    for command in master.heard[1:]:
+        conn.reply(command, reply(command, 0, "late", ANSWER))
+    for task in (waiting, traced, untraced):
+        assert (await task).remark == "late"
+    await until(lambda: bool(kept.traces))
+    assert [span.name for span in kept.traces[0]] == ROOT
+    assert (len(kept.traces), len(sends)) == (1, 0)
+    await front.stop()
+
+
 async def _calls_of_a_send(client: RemotingClient) -> Counter[str]:
     """How often functions of each file are called, by the last two parts of its path."""
     await client.call(send(SAMPLED), 5)
