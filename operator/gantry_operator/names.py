@@ -85,9 +85,9 @@ ANNOTATION_DOORS: Final = f"{GROUP}/doors"
 ANNOTATION_FRONTS: Final = f"{GROUP}/fronts"
 """`known` on a broker StatefulSet whose image serves clients and fronts at once; likewise."""
 ANNOTATION_LIVE: Final = f"{GROUP}/live-settings"
-"""On a broker StatefulSet whose image applies some settings while running: the word for which."""
+"""On a StatefulSet or Deployment whose image applies settings while running: the word for which."""
 ANNOTATION_FILES: Final = f"{GROUP}/files"
-"""On a broker's pod: fingerprint of the settings for which its kubelet was to renew the files that
+"""On a pod: fingerprint of the settings for which its kubelet was to renew the files that
 it has mounted. A kubelet looks at them at once when the pod changes, and else once in a while."""
 ANNOTATION_SHARDS: Final = f"{GROUP}/shards"
 """On a broker StatefulSet: how many shards its pods host; none where they host one group."""

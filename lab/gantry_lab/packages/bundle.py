@@ -76,7 +76,7 @@ _IN_ALL = (SERVICE, BUDGET, NETWORK_POLICY, POD)
 RESOURCES: Mapping[str, tuple[Kind, ...]] = {
     "BrokerGroup": (STATEFULSET, CONFIG_MAP, CRON_JOB, *_IN_ALL),
     "ControllerGroup": (STATEFULSET, CONFIG_MAP, SECRET, *_IN_ALL),
-    "FrontGroup": (DEPLOYMENT, AUTOSCALER, *_IN_ALL),
+    "FrontGroup": (DEPLOYMENT, CONFIG_MAP, AUTOSCALER, *_IN_ALL),
     "Topic": (CONTROLLER_GROUP,),
     "ConsumerGroup": (CONTROLLER_GROUP,),
     "MessageUser": (CONTROLLER_GROUP, SECRET),

@@ -2,7 +2,8 @@
 
 The file holds what people set in `spec.config`. What the operator sets itself, identity, addresses
 and paths, goes into the environment, which outranks the file. Brokers whose image reads the file
-again while running (`live`) find the settings of `spec.retention` there, too.
+again while running (`live`) find the settings of `spec.retention` there, too. That of a FrontGroup,
+whose spec has no `config`, holds what fronts apply while running, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from gantry_protocol.settings import broker, controller
+from gantry_protocol.settings import broker, controller, front
 
 from gantry_operator import names
 from gantry_operator.builders.meta import Manifest, owned, sealed
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from gantry_operator.models.base import Resource
 
 
-def toml(settings: Mapping[str, str]) -> str:
+def toml(settings: Mapping[str, str], source: str = "spec.config") -> str:
     """Renders settings as TOML; values are strings, which the reader converts to its own types."""
-    lines = ["# Written by the Gantry operator from spec.config."]
+    lines = [f"# Written by the Gantry operator from {source}."]
     # A JSON string is a valid TOML basic string once DEL is escaped (https://toml.io, "String").
     lines += [
         f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
@@ -40,10 +41,15 @@ def broker_settings(group: BrokerGroup, *, live: bool) -> dict[str, str]:
     return dict(group.spec.config) | fields
 
 
-LIVE_SINCE: Final = {names.BROKER: broker.LIVE_SINCE, names.CONTROLLER: controller.LIVE_SINCE}
+LIVE_SINCE: Final = {
+    names.BROKER: broker.LIVE_SINCE,
+    names.CONTROLLER: controller.LIVE_SINCE,
+    names.FRONT: front.LIVE_SINCE,
+}
 NEWEST_LIVE: Final[str] = next(reversed(broker.LIVE_SINCE))
 """The word for what a broker of this version applies while running."""
 NEWEST_LIVE_OF_CONTROLLERS: Final[str] = next(reversed(controller.LIVE_SINCE))
+NEWEST_LIVE_OF_FRONTS: Final[str] = next(reversed(front.LIVE_SINCE))
 
 
 def live_keys(word: str, component: str = names.BROKER) -> frozenset[str]:
@@ -61,9 +67,14 @@ def restarting(settings: Mapping[str, str], live: Collection[str]) -> dict[str, 
 
 
 def config_map(
-    owner: Resource, component: str, name: str, settings: Mapping[str, str], **facts: str
+    owner: Resource,
+    component: str,
+    name: str,
+    settings: Mapping[str, str],
+    source: str = "spec.config",
+    **facts: str,
 ) -> Manifest:
     """The ConfigMap: the file, and facts about the group for tools and applications."""
     result = owned(owner, component, "v1", "ConfigMap", name)
-    result["data"] = {names.CONFIG_KEY: toml(settings)} | facts
+    result["data"] = {names.CONFIG_KEY: toml(settings, source)} | facts
     return sealed(result)

@@ -1,11 +1,23 @@
-"""Objects of a FrontGroup: a Deployment, since a front has nothing that the next one needs."""
+"""Objects of a FrontGroup: a Deployment, since a front has nothing that the next one needs.
+
+What fronts apply while running is in a file, where their image knows how to (`live`); all else, and
+all of it for other images, is in the environment, whose change replaces the pods.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_protocol.process.config import variable_name
+
 from gantry_operator import names
 from gantry_operator.builders import pods, services
+from gantry_operator.builders.config import (
+    NEWEST_LIVE_OF_FRONTS,
+    config_map,
+    live_keys,
+    restarting,
+)
 from gantry_operator.builders.meta import Manifest, owned, sealed
 from gantry_operator.builders.network import front_policy
 from gantry_operator.builders.tier import front_tier_env, tier_keys
@@ -20,12 +32,19 @@ REQUESTS_WITH_TIER = {"cpu": "250m", "memory": "512Mi"}
 GRACE_PERIOD_S = 30
 """A front answers what is under way before it ends, which takes as long as a send may take."""
 PORTS_VARIABLE = "GANTRY_PORTS"
+AGE = "connection_age_s"
+TRACING = ("tracing_endpoint", "tracing_ratio")
 BY_SPEC = "spec"
 BY_AUTOSCALER = "autoscaler"
 
 
 def front_objects(
-    group: FrontGroup, controllers: ControllerGroup, *, image: str, addressed: int | None = None
+    group: FrontGroup,
+    controllers: ControllerGroup,
+    *,
+    image: str,
+    addressed: int | None = None,
+    live: str = NEWEST_LIVE_OF_FRONTS,
 ) -> list[Manifest]:
     """All objects of a front group, in the order in which they are applied.
 
@@ -34,16 +53,32 @@ def front_objects(
         controllers: the quorum of the cluster.
         image: the default image.
         addressed: as of brokers.
+        live: the word for the settings that the image applies while running (`live_keys`); where
+            it is empty each replaces the fronts, and there is no file.
     """
     addressed = addressed or controllers.spec.replicas
     name = names.front_deployment(group.metadata.name)
     return [
+        *([_file(group, name, live)] if live else ()),
         _service(group, name),
         services.disruption_budget(group, names.FRONT, name),
         *front_policy(group),
-        _deployment(group, controllers, name, group.spec.image or image, addressed),
+        _deployment(group, controllers, name, group.spec.image or image, addressed, live),
         *([_autoscaler(group, name)] if group.spec.autoscaling.enabled else ()),
     ]
+
+
+def _settings(group: FrontGroup) -> dict[str, str]:
+    """The settings that fields of the wish are, of those that an image may apply while running."""
+    wish = group.spec.tracing
+    traced = () if wish is None else zip(TRACING, (wish.endpoint, wish.ratio), strict=True)
+    return {AGE: str(group.spec.connection_age_seconds), **dict(traced)}
+
+
+def _file(group: FrontGroup, name: str, live: str) -> Manifest:
+    keys = live_keys(live, names.FRONT)
+    settings = {key: text for key, text in _settings(group).items() if key in keys}
+    return config_map(group, names.FRONT, name, settings, "the FrontGroup")
 
 
 def first_client_port(group: FrontGroup) -> int:
@@ -79,7 +114,12 @@ def _service(group: FrontGroup, name: str) -> Manifest:
 
 
 def _deployment(
-    group: FrontGroup, controllers: ControllerGroup, name: str, image: str, addressed: int
+    group: FrontGroup,
+    controllers: ControllerGroup,
+    name: str,
+    image: str,
+    addressed: int,
+    live: str,
 ) -> Manifest:
     """The pods: a new one is Ready before an old one ends.
 
@@ -88,9 +128,12 @@ def _deployment(
     by_spec = not group.spec.autoscaling.enabled
     deployment = owned(group, names.FRONT, "apps/v1", "Deployment", name)
     deployment["metadata"]["annotations"] = {
-        names.ANNOTATION_REPLICAS: BY_SPEC if by_spec else BY_AUTOSCALER
+        names.ANNOTATION_REPLICAS: BY_SPEC if by_spec else BY_AUTOSCALER,
+        **({names.ANNOTATION_LIVE: live} if live else {}),
     }
     bucket = tier_keys(group.spec.tier)
+    mounts = [pods.CONFIG_MOUNT] if live else []
+    volumes = [pods.config_volume(name)] if live else []
     secrets = [
         pods.quorum_key(controllers.metadata.name),
         *((bucket,) if bucket else ()),
@@ -109,10 +152,10 @@ def _deployment(
             group,
             names.FRONT,
             containers=[
-                pods.led_on(_container(group, controllers, image, addressed))
-                | {"volumeMounts": [secret.as_mount() for secret in secrets]}
+                pods.led_on(_container(group, controllers, image, addressed, live))
+                | {"volumeMounts": mounts + [secret.as_mount() for secret in secrets]}
             ],
-            volumes=[secret.as_volume() for secret in secrets],
+            volumes=volumes + [secret.as_volume() for secret in secrets],
             grace_period_s=GRACE_PERIOD_S,
             labels={},
             annotations={},
@@ -121,19 +164,14 @@ def _deployment(
     return sealed(deployment)
 
 
-def _tracing_env(group: FrontGroup) -> tuple[Manifest, ...]:
-    wish = group.spec.tracing
-    if wish is None:
-        return ()
-    return (
-        pods.value("GANTRY_TRACING_ENDPOINT", wish.endpoint),
-        pods.value("GANTRY_TRACING_RATIO", wish.ratio),
-    )
-
-
 def _container(
-    group: FrontGroup, controllers: ControllerGroup, image: str, addressed: int
+    group: FrontGroup, controllers: ControllerGroup, image: str, addressed: int, live: str
 ) -> Manifest:
+    told = restarting(_settings(group), live_keys(live, names.FRONT))
+
+    def given(*keys: str) -> list[Manifest]:
+        return [pods.value(variable_name(key), told[key]) for key in keys if key in told]
+
     meta = controllers.metadata
     addresses = names.controllers(meta.name, addressed, meta.namespace)
     return pods.container(
@@ -141,16 +179,17 @@ def _container(
         image=image,
         env=(
             *pods.ADDRESS_ENV,
+            *([pods.CONFIG_FILE] if live else ()),
             pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
             pods.value("GANTRY_CONTROLLERS", addresses),
             pods.value("GANTRY_FIRST_PORT", str(names.FIRST_FRONT_PORT)),
             pods.value(PORTS_VARIABLE, str(group.spec.ports)),
-            pods.value("GANTRY_CONNECTION_AGE_S", str(group.spec.connection_age_seconds)),
+            *given(AGE),
             pods.value("GANTRY_HTTP_PORT", str(names.FRONT_HTTP_PORT)),
             pods.value("GANTRY_STORE_PORT", str(names.BROKER_STORE_PORT)),
             pods.QUORUM_KEY_FILE,
             *front_tier_env(group),
-            *_tracing_env(group),
+            *given(*TRACING),
             *tls_env(group.spec.tls),
             *member_env(group.spec.member_tls),
         ),

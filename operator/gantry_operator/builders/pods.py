@@ -118,11 +118,13 @@ ADDRESS_ENV = (
     value("GANTRY_BIND", "$(POD_IP)"),
 )
 """Who and where a process is; `$(POD_IP)` is expanded by the kubelet from the variable above it."""
+CONFIG_FILE = value("GANTRY_CONFIG", f"{names.CONFIG_DIR}/{names.CONFIG_KEY}")
+CONFIG_MOUNT: Manifest = {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True}
 POD_ENV = (
     *ADDRESS_ENV,
     value("GANTRY_ADVERTISE", "$(POD_IP)"),
     value("GANTRY_DATA_DIR", names.DATA_DIR),
-    value("GANTRY_CONFIG", f"{names.CONFIG_DIR}/{names.CONFIG_KEY}"),
+    CONFIG_FILE,
 )
 """What the main container of every pod is told."""
 
@@ -231,10 +233,7 @@ def pod_template(
 
 
 def _main_container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
-    mounts = [
-        {"name": "data", "mountPath": names.DATA_DIR},
-        {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True},
-    ]
+    mounts = [{"name": "data", "mountPath": names.DATA_DIR}, CONFIG_MOUNT]
     mounts += [secret.as_mount() for secret in load.secrets]
     made = container(
         load.component,
@@ -315,8 +314,13 @@ def _probes(port: int) -> Manifest:
     }
 
 
+def config_volume(name: str) -> Manifest:
+    """The volume with the configuration file of a group, by its ConfigMap's name."""
+    return {"name": "config", "configMap": {"name": name}}
+
+
 def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
-    volumes: list[Manifest] = [{"name": "config", "configMap": {"name": load.statefulset}}]
+    volumes = [config_volume(load.statefulset)]
     volumes += [secret.as_volume() for secret in load.secrets]
     if storage.type == "EmptyDir":
         volumes.append({"name": "data", "emptyDir": {"sizeLimit": storage.size}})

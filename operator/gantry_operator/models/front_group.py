@@ -179,7 +179,8 @@ class FrontGroupSpec(Model):
         description=(
             "Age, give or take a quarter, at which a producer's connection is ended with an "
             "answer: it connects again, so a front that comes has its share of them after that "
-            "time. 0: never. Range 0 to 86,400; default 120."
+            "time. Fronts apply a change while running, as one of tracing. 0: never. Range 0 to "
+            "86,400; default 120."
         ),
     )
     autoscaling: Autoscaling = Field(
@@ -202,8 +203,9 @@ class FrontGroupSpec(Model):
     tracing: FrontTracing | None = Field(
         default=None,
         description=(
-            "Traces of the sends that fronts answer themselves. A change replaces the fronts one "
-            "by one. Default none: fronts trace nothing."
+            "Traces of the sends that come by way of fronts. Fronts apply a change while running; "
+            "those of an image from before this are replaced one by one. Default none: fronts "
+            "trace nothing."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

@@ -40,6 +40,9 @@ waits as long as it was told. A file that could not be started with changes noth
 `Progressing` has the reason `SettingsRefused`. All else changes *with a restart* of the pods, one
 by one. So does what an older image in a group's pods does not apply while running, until its image
 changes.
+
+Fronts do the same with `log_level` and with what three fields of a FrontGroup set
+([which](front-groups.md#settings-without-another-front)); `gantry front --help` lists all.
 """
 _TABLE: Final = """
 | Setting | Where | Range | Default | Changes | |

@@ -66,6 +66,12 @@ _KEPT_BACK = frozenset(
     }
 )
 """Steps that are wanted, and not under way."""
+_RUNS: dict[type[Observed], tuple[str, str]] = {
+    BrokerObserved: ("StatefulSet", names.BROKER),
+    ControllerObserved: ("StatefulSet", names.CONTROLLER),
+    FrontObserved: ("Deployment", names.FRONT),
+}
+"""The workload of a resource, and what its pods are."""
 _TOLD = frozenset({"StatefulSet", "Deployment", "Service", "NetworkPolicy", "CronJob"})
 Kind = Literal[
     "Apply",
@@ -305,7 +311,7 @@ def _of_member(
 
 def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) -> Iterator[Step]:
     kind, name = key_of(action.manifest)
-    if kind == "ConfigMap" and not isinstance(before, FrontObserved):
+    if kind == "ConfigMap":
         yield from _of_settings(before, following, name)
     if kind not in _TOLD and action.exists:
         return
@@ -322,8 +328,8 @@ def _of_apply(before: Observed, following: Observed, action: act.ApplyObject) ->
 
 def _of_settings(before: Observed, following: Observed, name: str) -> Iterator[Step]:
     """The settings that running processes apply, where they do."""
-    component = names.BROKER if isinstance(before, BrokerObserved) else names.CONTROLLER
-    live = live_keys(live_word(before.objects.get(("StatefulSet", name))), component)
+    kind, component = _RUNS[type(before)]
+    live = live_keys(live_word(before.objects.get((kind, name))), component)
     if not before.pods:
         return
     changed = live_changes(

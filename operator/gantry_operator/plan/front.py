@@ -13,6 +13,7 @@ import msgspec
 
 from gantry_operator import names
 from gantry_operator.builders import Manifest, front_objects
+from gantry_operator.builders.config import NEWEST_LIVE_OF_FRONTS
 from gantry_operator.builders.front import BY_AUTOSCALER
 from gantry_operator.plan.acceptance import accept_front_group
 from gantry_operator.plan.actions import Action, ApplyObject, CheckAgain, SetFinalizer, WriteStatus
@@ -24,6 +25,7 @@ from gantry_operator.plan.front_steps import (
     delete_front_group,
     keep_fronts_finalizer,
 )
+from gantry_operator.plan.live_settings import live_now, look_at
 from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.quorum_size import addressed_size
 from gantry_operator.plan.turns import with_check
@@ -58,6 +60,7 @@ def plan_front_group(seen: FrontObserved, now: dt.datetime) -> list[Action]:
         applies = [_keeping_replicas(seen, action) for action in ensure(wished, seen.objects)]
         actions += keep_fronts_finalizer(seen)
         actions += applies
+        actions += [look for one in applies for look in look_at(one, seen.pods)]
         actions += surplus(seen.meta.uid, wished, seen.objects)
         actions += declare_fronts(seen, seen.group, now)
     applying = any(action.manifest["kind"] == "Deployment" for action in applies)
@@ -70,7 +73,9 @@ def plan_front_group(seen: FrontObserved, now: dt.datetime) -> list[Action]:
 def _objects(seen: FrontObserved, group: FrontGroup) -> list[Manifest]:
     assert seen.controllers is not None, "an accepted resource has controllers"
     known = addressed_size(seen.cluster, seen.meta.namespace, seen.deployment)
-    return front_objects(group, seen.controllers, image=seen.image, addressed=known)
+    image = group.spec.image or seen.image
+    live = live_now(seen.deployment, names.FRONT, image, NEWEST_LIVE_OF_FRONTS)
+    return front_objects(group, seen.controllers, image=seen.image, addressed=known, live=live)
 
 
 def _keeping_replicas(seen: FrontObserved, action: ApplyObject) -> ApplyObject:

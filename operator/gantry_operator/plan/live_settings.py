@@ -1,11 +1,14 @@
 """Settings that processes apply while running, and what is known of how far that has come.
 
-The file of a group is a ConfigMap that its pods have mounted; brokers and controllers read it
-again. Nothing is told to them. Kubelets, which renew a pod's files once a minute or two, do so when
-the pod changes; so it gets an annotation, once for each file. What counts is the word of the
-processes: the fingerprint of the file whose settings they have (`MemberView.settings`,
-`PeerView.settings`). A broker that says nothing of it may be older, or its controllers are: with
-nobody's word there is nothing to wait for.
+The file of a group is a ConfigMap that its pods have mounted; processes read it again. Nothing is
+told to them. Kubelets, which renew a pod's files once a minute or two, do so when the pod changes;
+so it gets an annotation, once for each file. What counts is the word of the processes: the
+fingerprint of the file whose settings they have (`MemberView.settings`, `PeerView.settings`). A
+broker that says nothing of it may be older, or its controllers are: with nobody's word there is
+nothing to wait for.
+
+The operator asks no front which file it has, so it waits for none and claims nothing. Pods of
+fronts are marked when the file is written.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from gantry_protocol.admin import QuorumView
 
+    from gantry_operator.plan.actions import ApplyObject
     from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import Body, ObjectKey, PodView
 
@@ -35,22 +39,22 @@ def applies_live(statefulset: Body | None) -> bool:
     return bool(live_word(statefulset))
 
 
-def live_word(statefulset: Body | None) -> str:
+def live_word(workload: Body | None) -> str:
     """The word for what such an image applies; empty for none."""
-    annotations = (statefulset or {}).get("metadata", {}).get("annotations") or {}
+    annotations = (workload or {}).get("metadata", {}).get("annotations") or {}
     return str(annotations.get(names.ANNOTATION_LIVE, ""))
 
 
-def live_now(statefulset: Body | None, component: str, image: str, newest: str) -> str:
+def live_now(workload: Body | None, component: str, image: str, newest: str) -> str:
     """Rule: what is applied while running, by its word, changes with the image that pods are given.
 
     An older process would never have it, and say that it has the file.
     """
-    if statefulset is None:
+    if workload is None:
         return newest
-    found = container(statefulset, component)
+    found = container(workload, component)
     is_new = found is not None and found.get("image") != image
-    return newest if is_new else live_word(statefulset)
+    return newest if is_new else live_word(workload)
 
 
 def live_text(objects: Mapping[ObjectKey, Body], name: str) -> str:
@@ -58,7 +62,7 @@ def live_text(objects: Mapping[ObjectKey, Body], name: str) -> str:
 
     Args:
         objects: of the group.
-        name: of the StatefulSet, and so of the ConfigMap.
+        name: of the StatefulSet or Deployment, and so of the ConfigMap.
     """
     found = objects.get(("ConfigMap", name)) or {}
     return str((found.get("data") or {}).get(names.CONFIG_KEY, ""))
@@ -142,3 +146,18 @@ def renew(told: Iterable[PodWord], text: str) -> list[RenewFiles]:
         if not pod.terminating and wished not in (word.applied, pod.files):
             found[pod.name] = RenewFiles(name=pod.name, uid=pod.uid, settings=wished)
     return [found[name] for name in sorted(found)]
+
+
+def look_at(action: ApplyObject, pods: Iterable[PodView]) -> list[RenewFiles]:
+    """Rule: pods of processes that nobody asks are marked when their file is written anew.
+
+    Those that come later begin with it, and a mark that is missed costs a minute or two.
+    """
+    if action.manifest["kind"] != "ConfigMap" or not action.exists:
+        return []
+    wished = fingerprint(action.manifest["data"][names.CONFIG_KEY].encode())
+    return [
+        RenewFiles(name=pod.name, uid=pod.uid, settings=wished)
+        for pod in pods
+        if not pod.terminating and pod.files != wished
+    ]

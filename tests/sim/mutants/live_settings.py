@@ -13,6 +13,10 @@ _EXPORT = "unit/protocol/tracing/test_export.py::"
 _SENDS = "unit/broker/clients/test_traced_sends.py::"
 _HOST = "unit/broker/host/test_hosting.py::"
 _QUORUM = "unit/operator/test_live_settings_of_controllers.py::"
+_FRONTS = "unit/operator/test_live_settings_of_fronts.py::"
+_SERVED = "unit/broker/front/test_served_groups.py::"
+_PASSED = "unit/broker/front/test_traced_passing.py::"
+_ASIDES = "unit/broker/front/test_front_traces.py::"
 _AREA = "changes"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -57,7 +61,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _AREA,
         "an upgrade of the operator restarts every group, and older brokers are told in vain",
         "plan.live_settings:live_now",
-        "return newest if is_new else live_word(statefulset)",
+        "return newest if is_new else live_word(workload)",
         "return newest",
         UnitTests(f"{_WISH}test_an_upgrade_of_the_operator_restarts_nothing"),
     ),
@@ -165,5 +169,86 @@ MUTANTS: tuple[Mutant, ...] = (
         "live=live_now(",
         "live=NEWEST_LIVE_OF_CONTROLLERS or live_now(",
         UnitTests(f"{_QUORUM}test_an_upgrade_of_the_operator_rolls_no_quorum"),
+    ),
+    _broker(
+        "clients-of-a-front-untraced",
+        _AREA,
+        "tracing is switched on at a front, and clients that are connected have no spans",
+        "front.led_group:LedGroup.trace",
+        "TracedPipe.take_over(pipe, self._passed)",
+        "pass",
+        UnitTests(f"{_SERVED}test_settings_that_change_are_in_force_for_groups_and_their_stores"),
+    ),
+    _broker(
+        "store-of-a-front-untraced",
+        _AREA,
+        "tracing is switched on at a front, and what it answers itself has no spans",
+        "front.led_group:LedGroup.trace",
+        "self._trace_asides(self.asides, self._spans)",
+        "pass",
+        UnitTests(f"{_SERVED}test_settings_that_change_are_in_force_for_groups_and_their_stores"),
+    ),
+    _broker(
+        "passed-sends-traced-after-the-end",
+        _AREA,
+        "tracing is switched off at a front, and each send that it passes on is still judged",
+        "front.traced_passing:PassedSends.begun",
+        "if not self.is_on:",
+        "if False:",
+        UnitTests(f"{_PASSED}test_clients_that_are_there_are_traced_from_now_on_and_no_more"),
+    ),
+    _broker(
+        "answered-sends-traced-after-the-end",
+        _AREA,
+        "tracing is switched off at a front, and masters are told to trace what it answers",
+        "clients.traced_sends:OpenSends.is_on",
+        "return self._export.is_on",
+        "return True",
+        UnitTests(f"{_ASIDES}test_a_front_that_is_told_to_trace_no_more_ends_what_is_under_way"),
+    ),
+    _broker(
+        "a-group-misses-a-change",
+        _AREA,
+        "a group that a front opens while settings change is served with those before",
+        "front.server:FrontServer._serve",
+        "group.trace(self.settings.tracing_ratio)",
+        "pass",
+        UnitTests(f"{_SERVED}test_a_group_that_is_opened_amid_a_change_has_the_new_settings"),
+    ),
+    _operator(
+        "live-settings-replace-fronts",
+        _AREA,
+        "another collector replaces all fronts, and ends all connections",
+        "builders.front:_container",
+        "restarting(_settings(group), live_keys(live, names.FRONT))",
+        "_settings(group)",
+        UnitTests(f"{_FRONTS}test_a_live_change_applies_the_file_alone_and_replaces_no_front"),
+    ),
+    _operator(
+        "live-settings-of-an-older-front",
+        _AREA,
+        "an upgrade of the operator replaces all fronts, and older ones are told in vain",
+        "plan.front:_objects",
+        "live=live)",
+        "live=NEWEST_LIVE_OF_FRONTS)",
+        UnitTests(f"{_FRONTS}test_an_upgrade_of_the_operator_replaces_no_front"),
+    ),
+    _operator(
+        "fronts-marked-for-nothing",
+        _AREA,
+        "each new front group has its pods written once more",
+        "plan.live_settings:look_at",
+        'if action.manifest["kind"] != "ConfigMap" or not action.exists:',
+        'if action.manifest["kind"] != "ConfigMap":',
+        UnitTests(f"{_FRONTS}test_fronts_that_are_made_with_their_file_are_not_marked"),
+    ),
+    _operator(
+        "the-file-of-a-front-names-what-its-image-does-not-apply",
+        _AREA,
+        "an image that does not know a setting refuses to start with it",
+        "builders.front:_file",
+        "if key in keys",
+        "",
+        UnitTests(f"{_FRONTS}test_an_image_that_applies_less_has_the_rest_by_its_environment"),
     ),
 )

@@ -9,6 +9,7 @@ import pytest
 from gantry_broker.front import FrontSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects, front_objects
+from gantry_operator.builders.config import NEWEST_LIVE_OF_FRONTS
 from gantry_operator.builders.front import first_client_port
 from gantry_operator.models import InvalidSpecError
 from gantry_protocol.process.config import load_settings
@@ -36,7 +37,7 @@ def container(**spec: Any) -> dict[str, Any]:
 
 
 def test_a_front_group_owns() -> None:
-    kinds = ["Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"]
+    kinds = ["ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"]
     assert sorted(built()) == [(kind, "clients-front") for kind in kinds]
 
 
@@ -72,6 +73,7 @@ def test_environment_of_a_front() -> None:
         "GANTRY_NAME": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}},
         "POD_IP": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}},
         "GANTRY_BIND": "$(POD_IP)",
+        "GANTRY_CONFIG": "/etc/gantry/config/gantry.toml",
         "GANTRY_CLUSTER": "gantry",
         "GANTRY_CONTROLLERS": (
             "gantry-controller-0.gantry-controller.mq.svc:9878,"
@@ -80,7 +82,6 @@ def test_environment_of_a_front() -> None:
         ),
         "GANTRY_FIRST_PORT": "10950",
         "GANTRY_PORTS": "16",
-        "GANTRY_CONNECTION_AGE_S": "120",
         "GANTRY_HTTP_PORT": "10921",
         "GANTRY_STORE_PORT": "10914",
         "GANTRY_QUORUM_KEY_FILE": "/etc/gantry/quorum/key",
@@ -88,22 +89,40 @@ def test_environment_of_a_front() -> None:
     assert container()["command"] == ["gantry", "front"]
 
 
+NEWEST, OLDER = NEWEST_LIVE_OF_FRONTS, ""
+"""Words of images: one that reads its file again, and one that has none."""
+
+
+def told(directory: Path, live: str, **spec: Any) -> FrontSettings:
+    """The settings of a front by its pod's variables and its file, if it has one."""
+    made = by_name(front_objects(fronts(**spec), controllers(), image="gantry:1", live=live))
+    (found,) = made["Deployment", "clients-front"]["spec"]["template"]["spec"]["containers"]
+    given = {e["name"]: e["value"] for e in found["env"] if "$" not in e.get("value", "$")}
+    place = given.pop("GANTRY_CONFIG", None)
+    assert (place is None) is (not live)
+    file = None
+    if place is not None:
+        mounts = [(mount["mountPath"], mount["name"]) for mount in found["volumeMounts"]]
+        assert (str(Path(place).parent), "config") in mounts
+        file = directory / Path(place).name
+        file.write_text(made["ConfigMap", "clients-front"]["data"][file.name])
+    return load_settings(FrontSettings, env=given, toml_path=file, table="front")
+
+
+@pytest.mark.parametrize("live", [NEWEST, OLDER])
 @pytest.mark.parametrize("age_s", [0, 30, 86_400])
-def test_a_front_is_told_how_old_a_connection_may_get(age_s: int) -> None:
-    wished = container(connectionAgeSeconds=age_s)["env"]
-    given = {e["name"]: e["value"] for e in wished if e["name"] == "GANTRY_CONNECTION_AGE_S"}
-    told = load_settings(FrontSettings, env={"GANTRY_CONTROLLERS": "127.0.0.1:1", **given})
-    assert told.connection_age_s == age_s
+def test_a_front_is_told_how_old_a_connection_may_get(
+    age_s: int, live: str, tmp_path: Path
+) -> None:
+    assert told(tmp_path, live, connectionAgeSeconds=age_s).connection_age_s == age_s
 
 
-def test_a_front_is_told_where_its_spans_go() -> None:
+@pytest.mark.parametrize("live", [NEWEST, OLDER])
+def test_a_front_is_told_where_its_spans_go(live: str, tmp_path: Path) -> None:
     wish = {"endpoint": "http://collector.observability.svc:4318", "ratio": "0.5"}
-    wished = container(tracing=wish)["env"]
-    given = {e["name"]: e["value"] for e in wished if e["name"].startswith("GANTRY_TRACING_")}
-    told = load_settings(FrontSettings, env={"GANTRY_CONTROLLERS": "127.0.0.1:1", **given})
-    assert (told.tracing_endpoint, told.tracing_ratio) == (wish["endpoint"], 0.5)
-    named = {e["name"] for e in container()["env"]}
-    assert not any(name.startswith("GANTRY_TRACING_") for name in named), "as it was"
+    found = told(tmp_path, live, tracing=wish)
+    assert (found.tracing_endpoint, found.tracing_ratio) == (wish["endpoint"], 0.5)
+    assert told(tmp_path, live).tracing_endpoint is None
 
 
 @pytest.mark.parametrize(
@@ -126,11 +145,13 @@ def test_an_age_out_of_range_is_refused(age_s: int) -> None:
         fronts(connectionAgeSeconds=age_s)
 
 
-def test_a_front_holds_the_key_and_nothing_else() -> None:
+def test_a_front_holds_the_key_and_its_settings_and_nothing_else() -> None:
     pod = deployment()["spec"]["template"]["spec"]
-    (volume,) = pod["volumes"]
+    (config, volume) = pod["volumes"]
+    assert config == {"name": "config", "configMap": {"name": "clients-front"}}
     assert volume["secret"] == {"secretName": "gantry-quorum-key", "defaultMode": 0o440}
-    (mount,) = container()["volumeMounts"]
+    (config, mount) = container()["volumeMounts"]
+    assert config == {"name": "config", "mountPath": "/etc/gantry/config", "readOnly": True}
     assert mount == {"name": "quorum-key", "mountPath": "/etc/gantry/quorum", "readOnly": True}
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -168,7 +189,7 @@ def test_a_front_is_told_where_tiers_are() -> None:
 
 def test_without_keys_there_is_no_secret() -> None:
     pod = deployment(tier={"url": "s3://b-1"})["spec"]["template"]["spec"]
-    assert [volume["name"] for volume in pod["volumes"]] == ["quorum-key"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["config", "quorum-key"]
     given = [e["name"] for e in pod["containers"][0]["env"] if "TIER" in e["name"]]
     assert given == ["GANTRY_TIER_URL"]
 

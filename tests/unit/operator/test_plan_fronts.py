@@ -69,7 +69,8 @@ def test_the_status_of_fronts_that_serve() -> None:
 def test_everything_is_built_once_the_resource_is_there() -> None:
     seen = front_world(objects={}, pods=(), view=UNDECLARED)
     applied = [a.manifest["kind"] for a in of_type(planned(seen), ApplyObject)]
-    assert applied == ["Service", "PodDisruptionBudget", "NetworkPolicy", "Deployment"]
+    around = ["Service", "PodDisruptionBudget", "NetworkPolicy"]
+    assert applied == ["ConfigMap", *around, "Deployment"]
     assert told(seen, "Progressing")[:2] == ("True", "Applying")
 
 

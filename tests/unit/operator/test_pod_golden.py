@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from gantry_operator.builders import broker_objects, controller_objects
-from gantry_operator.builders.config import NEWEST_LIVE
+from gantry_operator.builders.config import NEWEST_LIVE, NEWEST_LIVE_OF_FRONTS
 from gantry_operator.builders.front import front_objects
 from gantry_operator.models import BrokerGroup, ControllerGroup, FrontGroup
 
@@ -76,6 +76,13 @@ SPECS: dict[str, tuple[type[BrokerGroup | ControllerGroup | FrontGroup], Json]] 
     "controller placed": (ControllerGroup, PLACED),
     "front": (FrontGroup, {}),
     "front placed, with a tier": (FrontGroup, PLACED | {"tier": BUCKET}),
+    "front, of an older image": (FrontGroup, {}),
+    "front with all there is, of an older image": (
+        FrontGroup,
+        PLACED
+        | {"tier": BUCKET, "tls": {"secretName": "tls"}, "memberTls": {"secretName": "members"}}
+        | {"tracing": {"endpoint": "http://a:1", "ratio": "1"}, "connectionAgeSeconds": 0},
+    ),
 }
 
 
@@ -88,7 +95,12 @@ def templates(name: str) -> Json:
     if isinstance(group, ControllerGroup):
         objects = controller_objects(group, image=IMAGE)
     elif isinstance(group, FrontGroup):
-        objects = front_objects(group, quorum, image=IMAGE)
+        objects = front_objects(
+            group,
+            quorum,
+            image=IMAGE,
+            live="" if "older image" in name else NEWEST_LIVE_OF_FRONTS,
+        )
     else:
         objects = broker_objects(
             group,
