@@ -15,15 +15,17 @@ from aiohttp import web
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.process import log, runtime
 from gantry_protocol.process.files import read_secret
+from gantry_protocol.process.live_settings import SettingsWatch
 from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.settings_word import SettingsWord
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.access_metrics import access_metrics
 from gantry_protocol.remoting.admission import signed
 from gantry_protocol.remoting.known_users import KnownUsers
 from gantry_protocol.tls.process import Tls, TlsCollector
-from gantry_protocol.tracing.export import TracingCollector, span_export
+from gantry_protocol.tracing.export import TracingCollector, live_export
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
@@ -36,10 +38,10 @@ from gantry_proxy.consuming import Consuming
 from gantry_proxy.controllers import Controllers
 from gantry_proxy.grpc_library import GrpcServer
 from gantry_proxy.lites import Lites
-from gantry_proxy.producing import Producing
 from gantry_proxy.pulling import Pulling
 from gantry_proxy.renewing import Renewals
 from gantry_proxy.service import Routing, methods
+from gantry_proxy.settings import LIVE
 from gantry_proxy.traced_sends import TracedProducing
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gantry_protocol.command import RemotingCommand
+    from gantry_protocol.process.live_settings import SettingsFile
     from gantry_protocol.remoting.client import Sign
     from prometheus_client.core import Metric
 
@@ -64,9 +67,13 @@ class ProxyServer:
         grpc_port, http_port: where it listens, once it does.
     """
 
-    def __init__(self, settings: ProxySettings) -> None:
-        """Nothing is opened before ``run``."""
+    def __init__(
+        self, settings: ProxySettings, file: SettingsFile[ProxySettings] | None = None
+    ) -> None:
+        """Nothing is opened before ``run``; ``file`` is where other settings may come from."""
         self.settings = settings
+        self._settings_word = SettingsWord()
+        self._settings_watch = SettingsWatch(settings, LIVE, file, self._tune, self._say_settings)
         self.grpc_port, self.http_port = settings.grpc_port, settings.http_port
         self.tls = Tls(settings)
         self.users: KnownUsers | None = None
@@ -82,14 +89,10 @@ class ProxyServer:
         self.lites = Lites(self.masters, self.clients)
         self.checking = Checking(self.masters, self.clients, self.lites)
         self.renewals = Renewals(self.masters, self.clients.is_there)
-        self._spans = span_export(
+        self._spans = live_export(
             settings.tracing_endpoint, "gantry-proxy", settings.cluster, platform.node()
         )
-        self.producing = (
-            Producing(self.masters)
-            if self._spans is None
-            else TracedProducing(self.masters, self._spans, settings.tracing_ratio)
-        )
+        self.producing = TracedProducing(self.masters, self._spans, settings.tracing_ratio)
         self.consuming = Consuming(self.masters, self.renewals)
         self.pulling = Pulling(self.masters)
         self._is_leaving = False
@@ -107,9 +110,8 @@ class ProxyServer:
             registry.register(ProxyCollector(self))
             registry.register(TlsCollector(self.tls))
             registry.register(TracingCollector(self._spans))
-            if self._spans is not None:
-                self._spans.start()
-                stack.push_async_callback(self._spans.stop)
+            self._spans.start()
+            stack.push_async_callback(self._spans.stop)
             http = HttpServer(ready=self.ready, registry=registry)
             http.add_route("GET", "/status", self._status)
             self.http_port = await http.start(self.settings.bind, self.settings.http_port)
@@ -137,9 +139,24 @@ class ProxyServer:
             grpc = GrpcServer(services, self.settings.calls, self.tls)
             self.grpc_port = await grpc.start(self.settings.bind, self.settings.grpc_port)
             stack.push_async_callback(grpc.stop, LEAVE_S)
+            self._settings_watch.start()
+            stack.push_async_callback(self._settings_watch.stop)
             _log.info("listening", grpc=self.grpc_port, http=self.http_port)
             await stop.wait()
             self._is_leaving = True
+
+    def _tune(self, settings: ProxySettings) -> None:
+        """Put settings in force that have changed; all that is ``LIVE`` is told here."""
+        if settings.log_level != self.settings.log_level:  # else a user's level stays
+            log.set_level(settings.log_level)
+        self.settings = settings
+        if self.users is not None:
+            self.users.logs_all = settings.access_log == "all"
+        self._spans.point_to(settings.tracing_endpoint)
+        self.producing.ratio = settings.tracing_ratio
+
+    def _say_settings(self, word: SettingsWord) -> None:
+        self._settings_word = word
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here."""
@@ -164,6 +181,8 @@ class ProxyServer:
             "renewed": len(self.renewals),
             "access": self._access(),
             "logLevel": log.level(),
+            "settings": self._settings_word.applied,
+            "settingsRefused": self._settings_word.refused,
         }
 
     def _access(self) -> str:
@@ -265,11 +284,15 @@ def _as_ours(users: KnownUsers, command: RemotingCommand) -> RemotingCommand:
     return command if is_for_name_servers else users.sign(command)
 
 
-async def serve(settings: ProxySettings, stop: asyncio.Event) -> None:
-    """Run one proxy until ``stop`` is set.
+async def serve(
+    settings: ProxySettings,
+    stop: asyncio.Event,
+    file: SettingsFile[ProxySettings] | None = None,
+) -> None:
+    """Run one proxy until ``stop`` is set; ``file`` is where other settings may come from.
 
     Raises:
         GantryError: an operating error, as one sentence.
     """
     runtime.collect_seldom()
-    await ProxyServer(settings).run(stop)
+    await ProxyServer(settings, file).run(stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path  # noqa: TC003 - pydantic reads it when the program runs
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from gantry_protocol.errors import ResolveError
 from gantry_protocol.hosts import join_address, split_address
@@ -16,6 +16,9 @@ GRPC_PORT = 8081  # as of rocketmq-proxy
 HTTP_PORT = 10922
 NAME_SERVER_PORT = 9876
 CONTROLLER_PORT = 9878
+
+LIVE: Final = frozenset({"access_log", "log_level", "tracing_endpoint", "tracing_ratio"})
+"""Settings that a proxy applies while it runs; it keeps nothing that could depend on one."""
 
 
 class ProxySettings(TracedSends, TlsFiles):

@@ -1,4 +1,4 @@
-"""Sends that are traced, where tracing is on; without it there is `Producing` alone.
+"""Sends that are traced, while tracing is on; while it is not a send is what `Producing` does.
 
 A send that is traced tells its master so by a field of the request, which is not stored: the
 message stays as its producer made it. One whose call ends by itself, since its client hung up, has
@@ -38,6 +38,9 @@ class TracedProducing(Producing):
         ratio: the share of sends without a parent that is traced.
         now_ns: nanoseconds since 1970.
         drawn: at random, from 0 to below 1.
+
+    Attributes:
+        ratio: of the arguments; it may change.
     """
 
     def __init__(
@@ -50,21 +53,21 @@ class TracedProducing(Producing):
     ) -> None:
         super().__init__(masters)
         self._export = export
-        self._ratio = ratio
+        self.ratio = ratio
         self._now_ns = now_ns
         self._drawn = drawn
 
     async def send(self, wanted: Any, call: Call) -> Any:
         """SendMessage; see ``Producing.send``."""
-        trace = self._begun(wanted, call)
+        trace = self._begun(wanted, call) if self._export.is_on else None
         if trace is None:
-            return await super().send(wanted, call)
+            return await self.store(wanted, call)
         return await self._send_traced(wanted, call, trace)
 
     def _begun(self, wanted: Any, call: Call) -> SendTrace | None:
         """The trace of a send that has just come; None if it is not traced."""
         parent = parent_among(wanted.messages, call.metadata)
-        if not is_sampled(parent, self._ratio, self._drawn()):
+        if not is_sampled(parent, self.ratio, self._drawn()):
             return None
         parent = parent or Parent(random.getrandbits(128) or 1, 0, sampled=True)
         return SendTrace(

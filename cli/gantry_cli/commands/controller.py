@@ -44,7 +44,7 @@ def controller(**flags: object) -> int:
     file = flags.get("config") or os.environ.get(CONFIG_VARIABLE)
     size = _size_beside(str(file)) if file else None
     otherwise = {} if size is None else {"quorum_size": size}
-    watched = SettingsFile.of(ControllerSettings, flags, "controller", otherwise)
+    watched = SettingsFile.of(ControllerSettings, flags, "controller", lambda _: otherwise)
     return run_process(
         "controller",
         ControllerSettings,

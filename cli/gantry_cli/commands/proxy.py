@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import settings_options
+from gantry_protocol.process.live_settings import SettingsFile
 from gantry_proxy import ProxySettings, serve
 
 from gantry_cli.process import run_process
@@ -39,14 +41,16 @@ def proxy(*, local: bool, **flags: object) -> int:
     GET /readyz, /status and /metrics are served at http_port.
     """
     if not local:
-        return run_process("proxy", ProxySettings, serve, flags)
+        file = SettingsFile.of(ProxySettings, flags, "proxy")
+        return run_process("proxy", ProxySettings, partial(serve, file=file), flags)
     if flags.get("nameserver"):
         raise ConfigError("--local and --nameserver name two clusters; give one of them.")
     found = asyncio.run(local_quorum())
     flags["nameserver"] = list(found.name_servers)
-    return run_process(
-        "proxy", ProxySettings, serve, flags, otherwise=lambda given: _judging(found, given)
-    )
+    judging = partial(_judging, found)
+    file = SettingsFile.of(ProxySettings, flags, "proxy", judging)
+    serving = partial(serve, file=file)
+    return run_process("proxy", ProxySettings, serving, flags, otherwise=judging)
 
 
 def _judging(found: LocalQuorum, given: Mapping[str, Any]) -> dict[str, Any]:

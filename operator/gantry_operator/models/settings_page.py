@@ -42,7 +42,8 @@ by one. So does what an older image in a group's pods does not apply while runni
 changes.
 
 Fronts do the same with `log_level` and with what three fields of a FrontGroup set
-([which](front-groups.md#settings-without-another-front)); `gantry front --help` lists all.
+([which](front-groups.md#settings-without-another-front)), and proxies with four of theirs
+([which](grpc.md#settings)); `gantry front --help` and `gantry proxy --help` list all.
 """
 _TABLE: Final = """
 | Setting | Where | Range | Default | Changes | |

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gantry_protocol.errors import ConfigError
@@ -24,10 +23,16 @@ from gantry_protocol.process.settings_word import SettingsWord
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
+Otherwise = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
 LOOK_S = 1.0
 REASON_MAX_CHARS = 256
 
 _log = log.get("settings")
+
+
+def _nothing(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {}
 
 
 class FileRead(NamedTuple, Generic[SettingsT]):
@@ -63,7 +68,7 @@ class SettingsFile(Generic[SettingsT]):
         path: where it is.
         flags: of the command line.
         table: of the file.
-        otherwise: what holds instead of the model's defaults.
+        otherwise: what holds instead of the model's defaults, by what was given.
     """
 
     def __init__(
@@ -72,7 +77,7 @@ class SettingsFile(Generic[SettingsT]):
         path: Path,
         flags: Mapping[str, Any],
         table: str,
-        otherwise: Mapping[str, Any] = MappingProxyType({}),
+        otherwise: Otherwise = _nothing,
     ) -> None:
         self.path = path
         self._model = model
@@ -86,7 +91,7 @@ class SettingsFile(Generic[SettingsT]):
         model: type[SettingsT],
         flags: Mapping[str, Any],
         table: str,
-        otherwise: Mapping[str, Any] = MappingProxyType({}),
+        otherwise: Otherwise = _nothing,
     ) -> "SettingsFile[SettingsT] | None":
         """The one that flags or the environment name; None if neither does."""
         path = config_file(flags)
@@ -99,7 +104,7 @@ class SettingsFile(Generic[SettingsT]):
             return None
         try:
             wished: SettingsT | None = load_settings(
-                self._model, self._flags, table=self._table, otherwise=lambda _: self._otherwise
+                self._model, self._flags, table=self._table, otherwise=self._otherwise
             )
             refused = ""
         except ConfigError as error:

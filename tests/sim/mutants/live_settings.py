@@ -7,12 +7,14 @@ from sim.mutants.mutant import Mutant, UnitTests, one_edit
 _broker = one_edit("gantry_broker")
 _operator = one_edit("gantry_operator")
 _protocol = one_edit("gantry_protocol")
+_proxy = one_edit("gantry_proxy")
 _FILE = "unit/broker/host/test_live_settings.py::"
 _WISH = "unit/operator/test_live_settings.py::"
 _EXPORT = "unit/protocol/tracing/test_export.py::"
 _SENDS = "unit/broker/clients/test_traced_sends.py::"
 _HOST = "unit/broker/host/test_hosting.py::"
 _QUORUM = "unit/operator/test_live_settings_of_controllers.py::"
+_CALLS = "unit/proxy/test_traced_sends.py::"
 _FRONTS = "unit/operator/test_live_settings_of_fronts.py::"
 _SERVED = "unit/broker/front/test_served_groups.py::"
 _PASSED = "unit/broker/front/test_traced_passing.py::"
@@ -250,5 +252,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "if key in keys",
         "",
         UnitTests(f"{_FRONTS}test_an_image_that_applies_less_has_the_rest_by_its_environment"),
+    ),
+    _proxy(
+        "a-proxy-traces-after-the-end",
+        _AREA,
+        "tracing is switched off at a proxy, and masters are told to trace its sends",
+        "traced_sends:TracedProducing.send",
+        "self._begun(wanted, call) if self._export.is_on else None",
+        "self._begun(wanted, call)",
+        UnitTests(f"{_CALLS}test_tracing_is_switched_from_one_send_to_the_next"),
+    ),
+    _proxy(
+        "a-users-level-is-undone",
+        _AREA,
+        "another setting of a proxy undoes the level of logs that a user has set",
+        "server:ProxyServer._tune",
+        "if settings.log_level != self.settings.log_level:",
+        "if True:",
+        UnitTests(
+            "unit/proxy/test_live_settings.py::"
+            "test_a_level_that_a_user_has_set_stays_amid_another_change"
+        ),
     ),
 )

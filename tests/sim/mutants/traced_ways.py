@@ -117,8 +117,8 @@ MUTANTS: tuple[Mutant, ...] = (
         _AREA,
         "a parent that is not recorded gets children",
         "traced_sends:TracedProducing._begun",
-        "is_sampled(parent, self._ratio, self._drawn())",
-        "is_sampled(None, self._ratio, self._drawn())",
+        "is_sampled(parent, self.ratio, self._drawn())",
+        "is_sampled(None, self.ratio, self._drawn())",
         UnitTests(f"{_PROXY}test_a_parent_decides_and_a_ratio_without_one"),
     ),
     _proxy(

@@ -10,6 +10,7 @@ from gantry_cli.commands import proxy
 from gantry_cli.main import cli
 from gantry_cli.target import LocalQuorum
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.process.live_settings import SettingsFile
 from gantry_proxy import ProxySettings
 
 
@@ -40,6 +41,7 @@ def test_one_proxy_serves_one_cluster(tmp_path: Path) -> None:
 )
 def test_the_local_cluster_says_what_was_not_given(
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     given: dict[str, str],
     controllers: list[str],
     key: str | None,
@@ -50,14 +52,22 @@ def test_the_local_cluster_says_what_was_not_given(
     async def found() -> LocalQuorum:
         return LocalQuorum(("n:9876",), ("a:9878", "b:9878"), Path("local-key"))
 
-    async def serve(settings: ProxySettings, stop: object) -> None:
+    async def serve(
+        settings: ProxySettings, stop: object, file: SettingsFile[ProxySettings]
+    ) -> None:
         served.append(settings)
+        read = file.read("")
+        assert read is not None
+        assert read.wished == settings, "it is read again as at the start"
 
     served: list[ProxySettings] = []
     monkeypatch.setattr(proxy, "local_quorum", found)
     monkeypatch.setattr(proxy, "serve", serve)
     monkeypatch.delenv("GANTRY_QUORUM_KEY_FILE", raising=False)
-    asked = CliRunner().invoke(cli, ["proxy", "--local"], env=given, catch_exceptions=False)
+    file = tmp_path / "proxy.toml"
+    file.write_text("")
+    command = ["proxy", "--local", "--config", str(file)]
+    asked = CliRunner().invoke(cli, command, env=given, catch_exceptions=False)
     assert asked.exit_code == 0, asked.output
     (settings,) = served
     assert settings.nameserver == ["n:9876"]

@@ -43,6 +43,7 @@ class Masters:
 
 class Export:
     def __init__(self) -> None:
+        self.is_on = True
         self.spans: list[Span] = []
 
     def add(self, spans: list[Span]) -> None:
@@ -108,6 +109,19 @@ async def test_the_parent_of_a_send(given: dict[str, Any]) -> None:
     await world.send(**given)
     root = world.spans()["SendMessage"]
     assert (f"{root.trace_id:032x}", f"{root.parent_id:016x}") == (TRACE, SPAN)
+
+
+async def test_tracing_is_switched_from_one_send_to_the_next() -> None:
+    world = World()
+    world.export.is_on = False
+    await world.send(PARENT)
+    assert world.export.spans == []
+    world.export.is_on = True
+    await world.send()
+    assert world.export.spans == []
+    world.producing.ratio = 0.6
+    await world.send()
+    assert len(world.spans()) == 3
 
 
 async def test_the_masters_part_is_within_the_call() -> None:
