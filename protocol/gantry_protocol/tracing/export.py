@@ -215,22 +215,15 @@ def headers_of(text: str) -> dict[str, str]:
     return found
 
 
-def span_export(
-    endpoint: str | None, service: str, namespace: str, instance: str
-) -> SpanExport | None:
-    """The export of this process; None where nothing is traced, and nothing ever will be.
+def live_export(endpoint: str | None, service: str, namespace: str, instance: str) -> SpanExport:
+    """The export of this process, which may be switched on and off.
 
     Args:
-        endpoint: the collector's base URL.
+        endpoint: the collector's base URL; None for none yet.
         service: the kind of process.
         namespace: its cluster.
         instance: its pod.
     """
-    return None if endpoint is None else live_export(endpoint, service, namespace, instance)
-
-
-def live_export(endpoint: str | None, service: str, namespace: str, instance: str) -> SpanExport:
-    """The export of this process, which may be switched on and off; as ``span_export``."""
     product = version("gantry")
     resource = {
         "service.name": service,
@@ -245,7 +238,7 @@ def live_export(endpoint: str | None, service: str, namespace: str, instance: st
 class TracingCollector(Collector):
     """The metrics of a process's spans; of a process that traces nothing they are 0."""
 
-    def __init__(self, export: SpanExport | None) -> None:
+    def __init__(self, export: SpanExport) -> None:
         """Nothing is counted here."""
         self._export = export
 
@@ -255,7 +248,7 @@ class TracingCollector(Collector):
         yield counter(
             "gantry_tracing_spans_exported",
             "Spans that the collector has taken.",
-            0 if export is None else export.exported,
+            export.exported,
         )
         made = CounterMetricFamily(
             "gantry_tracing_spans_dropped",
@@ -264,5 +257,5 @@ class TracingCollector(Collector):
             labels=["reason"],
         )
         for reason in (FULL, REFUSED, UNREACHABLE, UNFINISHED, OFF):
-            made.add_metric([reason], 0 if export is None else export.dropped[reason])
+            made.add_metric([reason], export.dropped[reason])
         yield made
