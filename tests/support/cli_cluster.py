@@ -182,13 +182,16 @@ class CliCluster:
         is_whole = len(fronts) == len(self.front_pods())
         return bool(groups) and is_whole and all(group["storeAddress"] for group in groups)
 
-    def _front_groups(self) -> dict[str, list[Group]]:
-        """By front that is there: the groups of its status document."""
+    def front_statuses(self) -> dict[str, dict[str, Any]]:
+        """By front that is there: its status document."""
         found = {}
         for name, address in self.front_pods().items():
             with contextlib.suppress(OSError), urlopen(f"http://{address}:10921/status") as answer:
-                found[name] = json.load(answer)["groups"]
+                found[name] = json.load(answer)
         return found
+
+    def _front_groups(self) -> dict[str, list[Group]]:
+        return {name: status["groups"] for name, status in self.front_statuses().items()}
 
     def fronts_are_ready(self) -> bool:
         """Whether the fronts are as they are wished now."""

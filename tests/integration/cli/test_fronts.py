@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from gantry_cli.client.producer import Producer
 from gantry_cli.client.session import session
+from gantry_protocol.process.config import fingerprint
 from support.cli_cluster import ROOT, CliCluster, fronts, settled
 from support.patience import PATIENCE_S
 
@@ -109,6 +111,9 @@ async def to_fronts_and_back(cluster: CliCluster) -> list[str]:
             while sum((await asyncio.to_thread(cluster.front_served)).values()) < MESSAGES:
                 async with sending.meanwhile():
                     await client.routes.fetch(TOPIC)
+        # Settings that fronts apply while running.
+        async with sending.meanwhile():
+            await asyncio.to_thread(_apply_live, cluster)
         # A roll.
         before = set(await asyncio.to_thread(cluster.front_pods))
         async with sending.meanwhile():
@@ -122,6 +127,33 @@ async def to_fronts_and_back(cluster: CliCluster) -> list[str]:
             await until(lambda: not cluster.front_pods(), "the fronts are gone")
         assert await ways(client) == own
         return sending.acknowledged
+
+
+def _apply_live(cluster: CliCluster) -> None:
+    """Another age of connections comes into force at the same fronts, and is foretold."""
+    pods = cluster.front_pods()
+    before = cluster.object("deployments", "clients-front")["metadata"]["generation"]
+    body = yaml.safe_load(fronts())
+    body["spec"]["connectionAgeSeconds"] = 7
+    file = cluster.directory / "fronts.yaml"
+    file.write_text(yaml.safe_dump(body))
+    kubeconfig = str(cluster.directory / "kubeconfig")
+    told = cluster.gantry("kube", "plan", "-f", str(file), "--kubeconfig", kubeconfig)
+    assert "Change settings connection_age_s: applied while running, no pod restarts." in told
+    cluster.gantry_applies(file.read_text())
+    deadline_s = time.monotonic() + PATIENCE_S
+    while {front["settings"] for front in cluster.front_statuses().values()} != {_file(cluster)}:
+        assert time.monotonic() < deadline_s, cluster.front_statuses()
+        time.sleep(POLL_S)
+    assert cluster.front_pods() == pods
+    assert cluster.object("deployments", "clients-front")["metadata"]["generation"] == before
+
+
+def _file(cluster: CliCluster) -> str:
+    """The fingerprint of the file that the fronts are to have."""
+    text = cluster.object("configmaps", "clients-front")["data"]["gantry.toml"]
+    assert 'connection_age_s = "7"' in text
+    return fingerprint(text.encode())
 
 
 def test_clients_are_led_to_fronts_and_back_and_lose_no_send(cluster: CliCluster) -> None:
