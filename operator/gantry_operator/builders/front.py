@@ -33,6 +33,7 @@ GRACE_PERIOD_S = 30
 """A front answers what is under way before it ends, which takes as long as a send may take."""
 PORTS_VARIABLE = "GANTRY_PORTS"
 AGE = "connection_age_s"
+LOG_LEVEL = "log_level"
 TRACING = ("tracing_endpoint", "tracing_ratio")
 BY_SPEC = "spec"
 BY_AUTOSCALER = "autoscaler"
@@ -72,7 +73,9 @@ def _settings(group: FrontGroup) -> dict[str, str]:
     """The settings that fields of the wish are, of those that an image may apply while running."""
     wish = group.spec.tracing
     traced = () if wish is None else zip(TRACING, (wish.endpoint, wish.ratio), strict=True)
-    return {AGE: str(group.spec.connection_age_seconds), **dict(traced)}
+    level = group.spec.log_level
+    logged = {} if level is None else {LOG_LEVEL: level}
+    return {AGE: str(group.spec.connection_age_seconds), **logged, **dict(traced)}
 
 
 def _file(group: FrontGroup, name: str, live: str) -> Manifest:
@@ -189,7 +192,7 @@ def _container(
             pods.value("GANTRY_STORE_PORT", str(names.BROKER_STORE_PORT)),
             pods.QUORUM_KEY_FILE,
             *front_tier_env(group),
-            *given(*TRACING),
+            *given(LOG_LEVEL, *TRACING),
             *tls_env(group.spec.tls),
             *member_env(group.spec.member_tls),
         ),

@@ -209,6 +209,14 @@ class FrontGroupSpec(Model):
         ),
         json_schema_extra=NOT_NULLABLE,
     )
+    log_level: Literal["debug", "info", "warning", "error"] | None = Field(
+        default=None,
+        description=(
+            "The least that fronts log: debug, info, warning or error. Fronts apply a change while "
+            "running, as one of tracing. Default none: info."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     tls: TlsWish | None = Field(
         default=None,
         description=(

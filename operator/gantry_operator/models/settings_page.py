@@ -41,7 +41,7 @@ waits as long as it was told. A file that could not be started with changes noth
 by one. So does what an older image in a group's pods does not apply while running, until its image
 changes.
 
-Fronts do the same with `log_level` and with what three fields of a FrontGroup set
+Fronts do the same with what four fields of a FrontGroup set
 ([which](front-groups.md#settings-without-another-front)), and proxies with four of theirs
 ([which](grpc.md#settings)); `gantry front --help` and `gantry proxy --help` list all.
 """

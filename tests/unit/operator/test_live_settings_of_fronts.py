@@ -23,6 +23,7 @@ from unit.operator.world import IMAGE, NOW, changed, controllers, front_world, f
 
 TRACED = {"tracing": {"endpoint": "http://collector:4318", "ratio": "0.5"}}
 AGE = {"connectionAgeSeconds": 7}
+LEVEL = {"logLevel": "debug"}
 
 
 def made(group: FrontGroup, *, word: str = NEWEST_LIVE_OF_FRONTS) -> list[dict[str, Any]]:
@@ -65,7 +66,7 @@ def test_every_live_setting_is_one_of_a_front() -> None:
     assert FrontSettings.model_fields.keys() > LIVE == LIVE_SINCE[NEWEST_LIVE_OF_FRONTS]
 
 
-@pytest.mark.parametrize("spec", [TRACED, AGE], ids=["tracing", "age"])
+@pytest.mark.parametrize("spec", [TRACED, AGE, LEVEL], ids=["tracing", "age", "level"])
 def test_a_live_change_applies_the_file_alone_and_replaces_no_front(spec: dict[str, Any]) -> None:
     group = fronts(**spec)
     assert template(made(fronts())) == template(made(group))
@@ -75,14 +76,15 @@ def test_a_live_change_applies_the_file_alone_and_replaces_no_front(spec: dict[s
 
 
 def test_the_file_has_what_fronts_apply_and_says_whose_it_is() -> None:
-    text = file_of(made(fronts(**TRACED, **AGE)))
+    text = file_of(made(fronts(**TRACED, **AGE, **LEVEL)))
     assert text.startswith("# Written by the Gantry operator from the FrontGroup.\n")
     assert tomllib.loads(text) == {
         "connection_age_s": "7",
+        "log_level": "debug",
         "tracing_endpoint": "http://collector:4318",
         "tracing_ratio": "0.5",
     }
-    assert tomllib.loads(text).keys() <= LIVE
+    assert tomllib.loads(text).keys() == LIVE
 
 
 def test_all_else_replaces_fronts() -> None:
