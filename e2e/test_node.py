@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -18,6 +19,9 @@ NAMESPACE = "gantry-nodes"
 CONTROLLERS, GROUP = "quorum", "payments"
 READY_PATIENCE_S = 90.0
 SWITCH_PATIENCE_S = 30.0
+DRAIN_PATIENCE_S = 60
+DRAINED_MS = 2000  # both the master and, perhaps, the leader of the quorum leave at once
+THEIRS = f"{names.LABEL_INSTANCE} in ({CONTROLLERS},{GROUP})"
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +40,14 @@ def split(kube: Kube, workers: list[str], report: Report, operator: None) -> Ite
 
 
 @pytest.fixture(scope="module")
-def freeze_master(workers: list[str]) -> Callable[[Trial], float]:
-    """Freeze the node of the replica that is alone, once it is master and the operator leads there.
+def lead_alone(workers: list[str]) -> Callable[[Trial], str]:
+    """Have the replica that is alone lead the group, and the operator lead there; its node.
 
     That is the worst node to lose: it takes both along with it.
     """
     request = count(1)
 
-    def fault(trial: Trial) -> float:
+    def prepare(trial: Trial) -> str:
         alone = workers[1]
         pod = next(pod for pod in trial.brokers() if pod["spec"]["nodeName"] == alone)
         if trial.master()["metadata"]["uid"] != pod["metadata"]["uid"]:
@@ -57,13 +61,13 @@ def freeze_master(workers: list[str]) -> Callable[[Trial], float]:
             )
             trial.settle()
         operators.lead_from(trial.kube, alone)
-        return freeze(alone)
+        return alone
 
-    return fault
+    return prepare
 
 
 def test_node_of_the_master_paused(
-    split: Trial, workers: list[str], freeze_master: Callable[[Trial], float]
+    split: Trial, workers: list[str], lead_alone: Callable[[Trial], str]
 ) -> None:
     """Continued, the old master still has a client of its own epoch: it must accept nothing of it.
 
@@ -72,8 +76,36 @@ def test_node_of_the_master_paused(
     """
     split.measure(
         "Node of the master and of the leading operator paused, later continued",
-        freeze_master,
-        runs=5,
+        lambda trial: freeze(lead_alone(trial)),
+        runs=10,
         figures=[Figure(limit_ms=4000)],
         heal=lambda _: thaw(workers[1]),
     )
+
+
+def test_node_of_the_master_drained(
+    split: Trial, workers: list[str], lead_alone: Callable[[Trial], str]
+) -> None:
+    """What leaves is the group's and its quorum's: others have a majority of theirs there."""
+
+    def drain(trial: Trial) -> float:
+        alone = lead_alone(trial)
+        struck_s = time.monotonic()
+        trial.kube.ctl(
+            *("drain", alone, "--ignore-daemonsets", "--delete-emptydir-data"),
+            *(f"--pod-selector={THEIRS}", f"--timeout={DRAIN_PATIENCE_S}s"),
+            timeout_s=DRAIN_PATIENCE_S + 5,
+        )
+        return struck_s
+
+    split.measure(
+        "Node of the master drained, later let in again",
+        drain,
+        runs=5,
+        figures=[Figure(limit_ms=DRAINED_MS)],
+        heal=lambda trial: _let_in(trial, workers[1]),
+    )
+
+
+def _let_in(trial: Trial, node: str) -> None:
+    trial.kube.ctl("uncordon", node)
