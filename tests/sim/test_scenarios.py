@@ -157,6 +157,18 @@ def test_a_leaving_master_hands_over() -> None:
         assert run.epochs[0] == before + 1
 
 
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_leaving_master_hands_over_though_the_leading_controller_dies(seed: int) -> None:
+    """Nobody answers what it asks for: that is no reason to leave without an heir."""
+    with calm(seed) as run:
+        before, _ = run.epochs
+        run.leader.kill()
+        run.master.terminate()
+        run.cluster.run(0.03)
+        assert run.answers_again(0.5)
+        assert run.epochs[0] == before + 1
+
+
 def test_all_leave_together_and_come_back() -> None:
     with calm(1) as run:
         for node in run.cluster.brokers:

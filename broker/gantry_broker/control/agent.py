@@ -52,6 +52,8 @@ _UNKNOWN_TO_CONTROLLER = (
     ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
     ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
 )
+_UNANSWERED = (ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY)
+"""Answers that say nothing of what was asked: the next leader, or the same later, may do it."""
 
 _log = log.get("control")
 
@@ -317,15 +319,16 @@ class ControlAgent:
         command = requests.alter(self._me, self.broker_id, proposal)
         self.peers.ask(command, finished, CALL_TIMEOUT_S)
 
-    def hand_over(self, effect: fx.HandOver, done: Callable[[bool], None]) -> None:
+    def hand_over(self, effect: fx.HandOver, done: Callable[[ev.HandOverFinished], None]) -> None:
         """ElectMaster (1002), designated.
 
-        ``done(accepted)`` comes exactly once, and a view if there is one.
+        ``done`` comes exactly once, and a view if there is one.
         """
 
         def finished(outcome: Outcome) -> None:
-            accepted = isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS
-            done(accepted)
+            code = outcome.code if isinstance(outcome, RemotingCommand) else None
+            answered = code is not None and code not in _UNANSWERED
+            done(ev.HandOverFinished(accepted=code == ResponseCode.SUCCESS, answered=answered))
             if isinstance(outcome, RemotingCommand):
                 with suppress(WireError):
                     self._take(requests.read_election(outcome, self.known))

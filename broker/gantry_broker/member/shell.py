@@ -382,8 +382,8 @@ class ReplicaShell:
             self._room = room
             self.step(ev.RoomChanged(is_full=disk.refusing, has_room=disk.has_room))
 
-    def _handed_over(self, accepted: bool) -> None:
-        self.step(ev.HandOverFinished(accepted=accepted))
+    def _handed_over(self, end: ev.HandOverFinished) -> None:
+        self.step(end)
 
     def _append(self, offset: Offset, data: bytes) -> None:
         """Write the master's bytes; what cannot be written ends the link and changes nothing."""

@@ -200,19 +200,19 @@ class ReplicaCore:
             case ev.ProposalFinished():
                 master = self.master
                 return [] if master is None else master.proposal_finished(event, self._now_ms)
-            case ev.HandOverFinished(accepted=accepted):
-                self._hand_over_finished(accepted=accepted)
+            case ev.HandOverFinished():
+                self._hand_over_finished(event)
                 return []
             case _:
                 raise AssertionError(f"unknown event {event!r}")
 
-    def _hand_over_finished(self, *, accepted: bool) -> None:
+    def _hand_over_finished(self, end: ev.HandOverFinished) -> None:
         drain = None if self.master is None else self.master.drain
         if drain is not None:
-            drain.finished(accepted=accepted, now_ms=self._now_ms)
+            drain.finished(end, self._now_ms)
             return
-        self._relief.finished(accepted=accepted, now_ms=self._now_ms)
-        if not accepted:
+        self._relief.finished(end, self._now_ms)
+        if not end.accepted:
             self._damage.refused()
 
     def _trimmed(self, start: Offset) -> list[fx.Effect]:

@@ -13,6 +13,7 @@ replicated".
 from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_broker.replica.effects import DrainEnded, Effect, HandOver
+from gantry_broker.replica.events import HandOverFinished
 from gantry_broker.replica.lineage import LogFacts
 from gantry_broker.replica.syncset import Member
 from gantry_broker.replica.values import Limits
@@ -65,16 +66,21 @@ class Drain:
         """No other replica is even connected: there is nothing to wait for."""
         return [] if self._ended else self._end("no other member is there to take over")
 
-    def finished(self, *, accepted: bool, now_ms: int) -> None:
-        """The controller answered. When it accepted, the new epoch ends this master anyway."""
+    def finished(self, end: HandOverFinished, now_ms: int) -> None:
+        """The election is over. When the target was elected, the new epoch ends this master anyway.
+
+        Where nobody has answered, nobody has refused: the controllers' leader may be leaving, too,
+        and the next one is asked for the same.
+        """
         target, self._asked = self._asked, None
         if target is None:
             return
-        if accepted:
+        if end.accepted:
             self._asked = target
-        else:
+            return
+        if end.answered:
             self._refused.add(target)
-            self._not_before_ms = now_ms + self._limits.retry_first_ms
+        self._not_before_ms = now_ms + self._limits.retry_first_ms
 
     def _end(self, reason: str) -> list[Effect]:
         self._ended = True

@@ -132,9 +132,16 @@ class DrainRequested(msgspec.Struct, frozen=True):
 
 
 class HandOverFinished(msgspec.Struct, frozen=True):
-    """The controller answered, or did not answer, the designated election."""
+    """The designated election is over.
+
+    Attributes:
+        accepted: the target was elected.
+        answered: the controllers' leader said so, or that it does not elect it; otherwise nobody
+            that leads could be asked, or the answer is lost.
+    """
 
     accepted: bool
+    answered: bool = True
 
 
 class RoomChanged(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_broker.replica.effects import HandOver
+from gantry_broker.replica.events import HandOverFinished
 from gantry_broker.replica.lineage import LogFacts
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.values import Limits
@@ -168,12 +169,15 @@ class Relief:
         self._asked = left[0]
         return [HandOver(target=left[0], epoch=epoch)]
 
-    def finished(self, *, accepted: bool, now_ms: int) -> None:
-        """The controller answered, or did not. When it accepted, a newer epoch ends this one."""
+    def finished(self, end: HandOverFinished, now_ms: int) -> None:
+        """The election is over. When the target was elected, a newer epoch ends this one.
+
+        Where nobody has answered, nobody has refused, and the same is asked for again.
+        """
         target, self._asked = self._asked, None
         if target is None:
             return
-        if not accepted:
+        if end.answered and not end.accepted:
             self._refused.add(target)
-        wait_ms = self._limits.drain_give_up_ms if accepted else self._limits.retry_first_ms
+        wait_ms = self._limits.drain_give_up_ms if end.accepted else self._limits.retry_first_ms
         self._not_before_ms = now_ms + wait_ms

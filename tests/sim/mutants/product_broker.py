@@ -180,7 +180,7 @@ MUTANTS = (
         "broker member",
         "a hand-over that was refused is never tried with another",
         "member.shell:ReplicaShell._handed_over",
-        "self.step(ev.HandOverFinished(accepted=accepted))",
+        "self.step(end)",
         "pass",
         UnitTests(
             "unit/broker/member/test_shell.py::test_the_core_hears_of_a_hand_over_that_was_refused"

@@ -302,20 +302,27 @@ async def test_a_pod_asks_for_no_election_before_its_group_is_declared(
 
 
 @pytest.mark.parametrize(
-    ("how", "accepted"),
+    ("how", "end"),
     [
-        (ResponseCode.SUCCESS, True),
-        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, False),
-        (RequestTimeout("no answer"), False),
+        (ResponseCode.SUCCESS, ev.HandOverFinished(accepted=True)),
+        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ev.HandOverFinished(accepted=False)),
+        *(
+            (how, ev.HandOverFinished(accepted=False, answered=False))
+            for how in (
+                RequestTimeout("no answer"),
+                ResponseCode.CONTROLLER_NOT_LEADER,
+                ResponseCode.SYSTEM_BUSY,
+            )
+        ),
     ],
 )
 async def test_the_end_of_a_hand_over_is_told_once_and_truly(
-    world: World, how: ResponseCode | Exception, accepted: bool
+    world: World, how: ResponseCode | Exception, end: ev.HandOverFinished
 ) -> None:
-    told: list[bool] = []
+    told: list[ev.HandOverFinished] = []
     world.agent.hand_over(HAND_OVER, told.append)
     world.controllers.answer(RequestCode.CONTROLLER_ELECT_MASTER, how)
-    assert told == [accepted]
+    assert told == [end]
 
 
 @pytest.mark.parametrize(

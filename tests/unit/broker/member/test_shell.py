@@ -150,8 +150,8 @@ class World:
 
     # The controllers.
 
-    def hand_over(self, _: object, done: Callable[[bool], None]) -> None:
-        done(False)
+    def hand_over(self, _: object, done: Callable[[ev.HandOverFinished], None]) -> None:
+        done(ev.HandOverFinished(accepted=False))
 
     def add(self, tick: Callable[[], None]) -> None:
         self.tick = tick

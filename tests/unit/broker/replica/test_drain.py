@@ -135,6 +135,20 @@ def test_a_refused_target_is_not_asked_again() -> None:
     assert drained(group) == ["no other member of the sync-state set stays"]
 
 
+def test_who_could_not_be_asked_for_is_asked_for_again() -> None:
+    """The controllers' leader leaves the node with this master."""
+    group = leaving_group()
+    group[1].step(ev.DrainRequested())
+    for asked in range(1, 5):
+        assert hand_overs(group) == [fx.HandOver(target=BrokerId(2), epoch=Epoch(1))] * asked
+        group[1].step(ev.HandOverFinished(accepted=False, answered=False))
+        assert len(hand_overs(group)) == asked, "not at once"
+        group.tick(DEFAULT_LIMITS.retry_first_ms + 20)
+    assert drained(group) == []
+    group.tick(DEFAULT_LIMITS.drain_give_up_ms)
+    assert drained(group) == ["no member took over in time"]
+
+
 def test_it_gives_up_in_the_end() -> None:
     group = leaving_group()
     group[1].step(ev.DrainRequested())

@@ -134,6 +134,15 @@ def test_who_is_refused_is_followed_by_the_next_and_then_all_are_asked_for_again
     assert group[1].core.role is Role.MASTER, "until another one is elected"
 
 
+def test_whom_nobody_has_refused_is_asked_for_again() -> None:
+    group = hung_group()
+    group.tick(WAIT_MS + 20)
+    for _ in range(3):
+        group[1].step(ev.HandOverFinished(accepted=False, answered=False))
+        group.tick(DEFAULT_LIMITS.retry_first_ms + 40)
+    assert hand_overs(group[1]) == [2, 2, 2, 2]
+
+
 def test_an_election_of_which_nobody_hears_is_asked_for_again() -> None:
     group = hung_group()
     group.tick(WAIT_MS + 20)
