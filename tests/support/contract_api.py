@@ -218,7 +218,12 @@ class ContractApi:
         async with answer.response as response:
             if response.status >= 400:
                 raise Refused(response.status, await response.json(content_type=None))
-            yield Watch(response)
+            try:
+                yield Watch(response)
+            finally:
+                # A close would wait for the server's own with the client ended by then.
+                if response.connection and response.connection.transport:
+                    response.connection.transport.abort()
 
     async def until(self, path: str, check: Callable[[Object | None], bool]) -> Object | None:
         """Poll until the object (None: 404) is as wanted."""
