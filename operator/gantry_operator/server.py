@@ -22,13 +22,13 @@ from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
 
-from gantry_operator import farewell, names
+from gantry_operator import farewell
 from gantry_operator.api.credentials import Credentials
 from gantry_operator.api.errors import ApiError
-from gantry_operator.api.kinds import CUSTOM
 from gantry_operator.api.kube import KubeApi
 from gantry_operator.cache import Cache, Key
 from gantry_operator.decisions.serving import Decisions
+from gantry_operator.definitions import wait_for_definitions
 from gantry_operator.health import Health
 from gantry_operator.heard import Listener
 from gantry_operator.lease import LeaderElection
@@ -65,8 +65,8 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
     """Runs the operator until `stop` is set.
 
     Raises:
-        GantryError: no credentials, no port, the Lease lost, or watches that ended; the process is
-            to be started again.
+        GantryError: no credentials, no port, the Lease lost, watches that ended, or definitions
+            that became older; the process is to be started again.
     """
     credentials = Credentials(settings.kubeconfig)
     await credentials.load()
@@ -83,9 +83,9 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
             namespaces=",".join(settings.namespaces) or "all",
             http=f"{settings.bind}:{port}",
         )
-        # Not Ready until then: an upgrade that forgot a definition keeps the operator before it.
-        kinds = _patiently("looking for the custom resources", lambda: _wait_for_kinds(api))
-        if not await _unless_stopped(kinds, stop):
+        # Not Ready until then: an upgrade that forgot the definitions keeps the operator before it.
+        known = _patiently("looking for the definitions", lambda: wait_for_definitions(api))
+        if not await _unless_stopped(known, stop):
             return
         wanted = settings.leader_election
         leading = asyncio.Event()
@@ -243,21 +243,6 @@ async def _take_over(leading: asyncio.Event, health: Health, resync: Resync) -> 
     await leading.wait()
     health.stage = "acting"
     resync.look_at_all()
-
-
-async def _wait_for_kinds(api: KubeApi) -> None:
-    told = False
-    while True:
-        missing = [kind.plural for kind in CUSTOM if not await api.is_served(kind)]
-        if not missing:
-            return
-        if not told:
-            _log.warning(
-                "custom resources are not installed; apply the files in crds/",
-                missing=",".join(f"{plural}.{names.GROUP}" for plural in missing),
-            )
-            told = True
-        await asyncio.sleep(START_RETRY_S)
 
 
 async def _patiently(what: str, attempt: Callable[[], Awaitable[None]]) -> None:

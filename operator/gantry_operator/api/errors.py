@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from gantry_protocol.errors import GantryError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -65,10 +67,20 @@ class TooManyRequests(ApiError):  # noqa: N818 -- as above
         self.retry_after_s = retry_after_s
 
 
+class Undeclared(ApiError):  # noqa: N818 -- as above
+    """500 to an apply: the definition of the object's kind does not have one of its fields."""
+
+
+class OldDefinitionsError(GantryError):
+    """A definition became older than this process, which is to be started again; no `ApiError`."""
+
+
 class Unavailable(ApiError):  # noqa: N818 -- as above
     """5xx, or no answer at all; whether the request took effect is unknown."""
 
 
+UNDECLARED = "field not declared in schema"
+"""https://github.com/kubernetes-sigs/structured-merge-diff, of a patch that cannot be typed."""
 DEFAULT_RETRY_AFTER_S = 1.0
 MAX_RETRY_AFTER_S = 60.0
 ENDING = "NamespaceTerminating"
@@ -93,6 +105,8 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
         return TooManyRequests(status, reason or "TooManyRequests", message, _retry_after(headers))
     if status == 409 and reason == "AlreadyExists":
         return AlreadyExists(status, reason, message)
+    if status == 500 and UNDECLARED in message:
+        return Undeclared(status, reason or "Undeclared", message)
     if status >= 500:
         return Unavailable(status, reason or "ServerError", message)
     kind = Ending if status == 403 and ENDING in causes else _TYPES.get(status, ApiError)

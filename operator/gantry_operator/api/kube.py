@@ -17,7 +17,7 @@ import msgspec
 from kubernetes.aio.client.api_client import ApiClient
 
 from gantry_operator import names
-from gantry_operator.api.errors import Unavailable, error_of
+from gantry_operator.api.errors import OldDefinitionsError, Unavailable, Undeclared, error_of
 from gantry_operator.api.kinds import POD, TEMPLATED
 from gantry_operator.api.port_forward import PROTOCOL, ForwardedAnswer, Passage, ask, passage
 
@@ -109,8 +109,13 @@ class KubeApi:
         return await self._apply(kind, body, manager, "")
 
     async def apply_status(self, kind: Kind, body: Body) -> Body:
-        """Server-side apply of the status."""
-        return await self._apply(kind, body, names.STATUS_FIELD_MANAGER, "status")
+        """Server-side apply of the status. Raises also `OldDefinitionsError`."""
+        try:
+            return await self._apply(kind, body, names.STATUS_FIELD_MANAGER, "status")
+        except Undeclared as error:
+            raise OldDefinitionsError(
+                f"the definition of {kind.kind} is older than this operator: {error.message}"
+            ) from error
 
     async def _apply(self, kind: Kind, body: Body, manager: str, subresource: str) -> Body:
         meta = body["metadata"]
@@ -155,6 +160,17 @@ class KubeApi:
             raise error_of(status, data, headers)
         resources = json.loads(data).get("resources") or ()
         return any(resource.get("name") == kind.plural for resource in resources)
+
+    async def schemas(self, group: str, version: str) -> dict[str, Body]:
+        """The published schemas of a group's kinds, by kind."""
+        document = await self._call("GET", f"/openapi/v3/apis/{group}/{version}")
+        found = (document.get("components") or {}).get("schemas") or {}
+        return {
+            meant["kind"]: schema
+            for schema in found.values()
+            for meant in schema.get("x-kubernetes-group-version-kind") or ()
+            if (meant.get("group"), meant.get("version")) == (group, version)
+        }
 
     async def version(self) -> Body:
         """The API server's word about itself."""

@@ -64,6 +64,18 @@ def _without_demands(status: JsonObject) -> JsonObject:
     return demanding | {"properties": kept, "default": {"observedGeneration": UNSEEN}}
 
 
+def paths(schema: JsonObject, path: str = "") -> set[str]:
+    """The paths of all fields of a schema, with dots and without the indices of lists."""
+    found: set[str] = set()
+    for key, part in (schema.get("properties") or {}).items():
+        here = f"{path}.{key}" if path else key
+        found |= {here} | paths(part, here)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            found |= paths(schema[key], path)
+    return found
+
+
 def _convert(node: JsonObject, defs: JsonObject, where: str) -> JsonObject:
     node = _nullable(_inline(node, defs), defs, where)
     for key in _REFUSED:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gantry_protocol.admin_client.errors import AdminError
 from gantry_protocol.process import log
 
-from gantry_operator.api.errors import ApiError, Ending, TooManyRequests
+from gantry_operator.api.errors import ApiError, Ending, OldDefinitionsError, TooManyRequests
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, ENTITIES, FRONT_GROUP
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import WriteStatus
@@ -88,7 +88,10 @@ class Reconciler:
                 self._queue.done(key)
 
     async def reconcile(self, key: Key) -> None:
-        """One look at one resource; never raises."""
+        """One look at one resource.
+
+        Raises `OldDefinitionsError`, and nothing else: no status can be read or written any more.
+        """
         started = asyncio.get_running_loop().time()
         result = "ok"
         try:
@@ -104,6 +107,8 @@ class Reconciler:
         except Ending:
             result = "ending"  # all that is here will go; its deletion brings the key back
             self._queue.retry(key)
+        except OldDefinitionsError:
+            raise
         except (ApiError, AdminError) as error:
             result = "retry"
             at_least_s = error.retry_after_s if isinstance(error, TooManyRequests) else 0.0

@@ -22,6 +22,7 @@ from gantry_operator.api.kinds import (
     VALIDATING,
 )
 from gantry_operator.models.generate import manifests
+from gantry_operator.models.schema import paths
 from gantry_operator.plan.objects import is_larger
 from gantry_operator.support.findings import (
     RECENT,
@@ -108,27 +109,16 @@ def _crd(wished: Body, found: Body | None) -> Iterator[Diagnosis]:
         yield fail("crds", f"The CRD {name} does not serve {names.VERSION}.", apply)
         return
     ours, theirs = (
-        fields((one.get("schema") or {}).get("openAPIV3Schema") or {})
+        paths((one.get("schema") or {}).get("openAPIV3Schema") or {})
         for one in (wished["spec"]["versions"][0], served[names.VERSION])
     )
     if lacks := sorted(ours - theirs):
         text = f"The CRD {name} lacks fields of this version: {listed(lacks)}."
-        yield warn("crds", text, f"{apply}. Until then they are dropped from manifests.")
+        until = "Until then they are dropped from manifests, and an operator of this version waits."
+        yield warn("crds", text, f"{apply}. {until}")
     if more := sorted(theirs - ours):
         text = f"The CRD {name} has fields that this command does not know: {listed(more)}."
         yield warn("crds", text, "Use the kubectl gantry of the operator's version.")
-
-
-def fields(schema: Body, path: str = "") -> set[str]:
-    """The paths of all fields of a schema."""
-    found: set[str] = set()
-    for key, part in (schema.get("properties") or {}).items():
-        here = f"{path}.{key}" if path else key
-        found |= {here} | fields(part, here)
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict):
-            found |= fields(schema[key], path)
-    return found
 
 
 def operator(case: Case) -> Iterator[Diagnosis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.contract_api import WIDGETS, ContractApi, Refused, config_map, managers, widget
 
@@ -172,7 +174,22 @@ async def test_an_unknown_field_is_no_part_of_the_object(api: ContractApi) -> No
     path = f"{WIDGETS}/w"
     with pytest.raises(Refused) as refused:
         await api.apply(path, widget("w", typo=1))
-    assert ".spec.typo" in refused.value.message
+    assert (refused.value.code, refused.value.fields) == (500, set())
+    assert ".spec.typo: field not declared in schema" in refused.value.message
+
+
+async def test_published_schemas_say_which_fields_there_are(api: ContractApi) -> None:
+    """An operator asks them whether definitions are as new as itself."""
+
+    def published(document: dict[str, Any] | None) -> bool:
+        found = ((document or {}).get("components") or {}).get("schemas") or {}
+        named = {"group": "contract.gantry.dev", "version": "v1", "kind": "Widget"}
+        schemas = [s for s in found.values() if s.get("x-kubernetes-group-version-kind") == [named]]
+        return [set(s["properties"]["status"]["properties"]) for s in schemas] == [
+            {"replicas", "selector", "note"}
+        ]
+
+    await api.until("/openapi/v3/apis/contract.gantry.dev/v1", published)
 
 
 async def test_status_and_spec_are_applied_by_different_endpoints(api: ContractApi) -> None:

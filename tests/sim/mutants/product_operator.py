@@ -10,7 +10,7 @@ from sim.mutants import (
     shards_operator,
     supervised,
 )
-from sim.mutants.mutant import UnitTests, one_edit
+from sim.mutants.mutant import Seeds, UnitTests, one_edit
 
 _mutant = one_edit("gantry_operator")
 
@@ -26,6 +26,24 @@ MUTANTS = (
             "unit/operator/test_plan_controller.py::"
             "test_a_voter_that_fell_silent_or_is_being_filled_does_not_count"
         ),
+    ),
+    _mutant(
+        "old-definitions-are-taken",
+        "operator",
+        "an operator works by definitions that lack what it notes",
+        "definitions:lacking_fields",
+        "paths(schema) - paths(served.get(name, {}))",
+        "paths(schema) - paths(schema)",
+        Seeds("product-old-definitions", 6),
+    ),
+    _mutant(
+        "definitions-that-become-older-are-endured",
+        "operator",
+        "an operator goes on by statuses that lack what it has noted",
+        "api.kube:KubeApi.apply_status",
+        "except Undeclared as error:",
+        "except ZeroDivisionError as error:",
+        UnitTests("unit/operator/test_api.py::test_a_status_that_is_not_declared_is_the_end"),
     ),
     _mutant(
         "key-in-two-hands",

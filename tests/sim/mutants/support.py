@@ -120,8 +120,8 @@ MUTANTS = (
     _bug(
         "fields-that-are-dropped",
         "a CRD of an older version counts as well, and drops what is wished",
-        "support.checks_around:fields",
-        "found |= {here} | fields(part, here)",
+        "models.schema:paths",
+        "found |= {here} | paths(part, here)",
         "found |= {path}",
         f"{_DOCTOR}[crd-older]",
     ),

@@ -40,7 +40,7 @@ from gantry_broker.front.settings import FrontSettings
 from gantry_broker.host.settings import BrokerSettings
 from gantry_cli.commands.controller import _size_beside
 from gantry_controller.settings import ControllerSettings
-from gantry_local.apiserver import errors, handlers, routes
+from gantry_local.apiserver import errors, handlers, openapi, routes
 from gantry_local.apiserver.addresses import AddressPool
 from gantry_local.apiserver.bootstrap import ensure_namespaces
 from gantry_local.apiserver.http import ApiServer
@@ -197,7 +197,8 @@ class WorldApiServer(ApiServer):
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         unkind = self._unkind
-        target = routes.parse(request.path)
+        schemas = request.path.startswith(openapi.ROOT)
+        target = routes.Discovery(legacy=False) if schemas else routes.parse(request.path)
         resource, verb, name = None, "discover", ""
         if not isinstance(target, routes.Discovery):
             resource, verb = self._resource(target), handlers.verb_of(request, target)

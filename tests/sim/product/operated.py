@@ -223,13 +223,18 @@ class OperatedCluster(Cluster):
 
     def _ready(self, registry: Registry) -> None:
         self.registry = registry
-        for manifest in json.loads(_crds()):
+        for manifest in self.definitions():
             self.create("apiextensions.k8s.io", "customresourcedefinitions", manifest)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self.create("", "namespaces", namespace)
         self.declare()
         for begin in self.begins:
             begin()
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """The definitions of our resources."""
+        found: list[dict[str, Any]] = json.loads(_crds())
+        return found
 
     def declare(self) -> None:
         """Create the quorum and the watched group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.product import kinds
 from sim.product.access_kinds import AccessRun
 from sim.product.asked_kinds import AskedRun
+from sim.product.definition_kinds import OldDefinitionsRun
 from sim.product.disk_kinds import DisksRun
 from sim.product.fence_kinds import FencedRun
 from sim.product.fleet_kinds import FleetRun
@@ -52,6 +53,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "tuned": TunedRun,
     "snapshots": kinds.SnapshotRun,
     "operator": OperatorRun,
+    "old-definitions": OldDefinitionsRun,
     "groups": GroupsRun,
     "owners": OwnersRun,
     "asked": AskedRun,

@@ -22,8 +22,10 @@ from gantry_operator.api.errors import (
     Gone,
     Invalid,
     NotFound,
+    OldDefinitionsError,
     TooManyRequests,
     Unavailable,
+    Undeclared,
 )
 from gantry_operator.api.kinds import BROKER_GROUP, LEASE, POD, SERVICE, STATEFULSET, Kind
 from gantry_operator.api.kube import KubeApi
@@ -253,6 +255,30 @@ async def test_a_namespace_that_ends_is_no_lack_of_rights(
     with pytest.raises(ApiError) as caught:
         await api.apply(SERVICE, OBJECT)
     assert type(caught.value) is expected
+
+
+async def test_a_status_that_is_not_declared_is_the_end(server: Server, api: KubeApi) -> None:
+    """Of another object it is told of that object: a person may have written the field."""
+    message = "failed to create typed patch object (…): .status.image: field not declared in schema"
+    server.say({"kind": "Status", "message": message, "code": 500}, status=500)
+    with pytest.raises(OldDefinitionsError) as ended:
+        await api.apply_status(BROKER_GROUP, OBJECT)
+    assert "BrokerGroup is older than this operator" in str(ended.value)
+    assert ".status.image" in str(ended.value)
+    with pytest.raises(Undeclared):
+        await api.apply(STATEFULSET, OBJECT)
+
+
+async def test_schemas_are_those_of_the_groups_kinds(server: Server, api: KubeApi) -> None:
+    named = [{"group": "mq.gantry.dev", "version": "v1alpha1", "kind": "Topic"}]
+    other = [{"group": "", "version": "v1", "kind": "Pod"}]
+    ours = {"properties": {"spec": {}}, "x-kubernetes-group-version-kind": named}
+    schemas = {"one": ours, "two": {"x-kubernetes-group-version-kind": other}, "three": {}}
+    server.say({"components": {"schemas": schemas}})
+    assert await api.schemas("mq.gantry.dev", "v1alpha1") == {"Topic": ours}
+    assert server.seen[0][1] == "/openapi/v3/apis/mq.gantry.dev/v1alpha1"
+    server.say({"components": None})
+    assert await api.schemas("mq.gantry.dev", "v1alpha1") == {}
 
 
 @pytest.mark.parametrize(
