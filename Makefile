@@ -163,6 +163,10 @@ e2e-load: venv ## load ×10 and back with an autoscaler, 15 minutes; writes buil
 e2e-fleet: venv ## helm upgrade of GROUPS groups (default 20) to a new image under load, 20 minutes; writes build/fleet/
 	@e2e/fleet.sh --groups $(or $(GROUPS),20)
 
+.PHONY: e2e-upgrade
+e2e-upgrade: venv ## helm upgrade from version FROM (default: newest tag v*) and back under load, 15 minutes; writes build/upgrade/
+	@FROM=$(FROM) e2e/upgrade.sh
+
 .PHONY: chaos
 chaos: venv ## every scenario on that cluster, each fault proved, all judged; writes build/chaos/report.html
 	@e2e/chaos.sh $(SCENARIOS)

@@ -67,19 +67,31 @@ def new_namespace(kube: Kube) -> Kube:
     return found
 
 
-def install(kube: Kube) -> float:
-    """Install the chart and apply the example; seconds until its group is Available."""
+def install(kube: Kube, source: Path = ROOT, image: str = IMAGE) -> float:
+    """Install the chart and apply the example; seconds until its group is Available.
+
+    Args:
+        kube: the cluster.
+        source: the checkout whose chart and example they are.
+        image: that of the release.
+    """
     began_s = time.monotonic()
-    repository, _, tag = IMAGE.rpartition(":")
-    run(
-        *("helm", "upgrade", "--install", RELEASE, str(ROOT / "charts" / "gantry")),
-        *(f"--kubeconfig={kube.kubeconfig}", "--namespace", NAMESPACE, "--create-namespace"),
-        *("--set", f"image.repository={repository},image.tag={tag}"),
-        *("--set", "operator.allNamespaces=true"),  # tests have namespaces of their own
-    )
-    kube.apply_file(ROOT / "examples" / "brokergroup.yaml")
+    upgrade(kube, source, image, "--create-namespace")
+    kube.apply_file(source / "examples" / "brokergroup.yaml")
     kube.wait_for("brokergroup", GROUP, "Available", INSTALL_PATIENCE_S)
     return time.monotonic() - began_s
+
+
+def upgrade(kube: Kube, source: Path, image: str, *options: str) -> None:
+    """`helm upgrade --install` of a checkout's chart, as a user types it."""
+    repository, _, tag = image.rpartition(":")
+    run(
+        *("helm", "upgrade", "--install", RELEASE, str(source / "charts" / "gantry")),
+        *(f"--kubeconfig={kube.kubeconfig}", "--namespace", NAMESPACE),
+        *("--set", f"image.repository={repository},image.tag={tag}"),
+        *("--set", "operator.allNamespaces=true"),  # tests have namespaces of their own
+        *options,
+    )
 
 
 def wait_until_whole(kube: Kube) -> None:
