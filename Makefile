@@ -128,8 +128,8 @@ measure-queue-maps: venv ## what the maps of QUEUES queues (default a million) c
 
 ## On a real cluster
 .PHONY: api-binaries
-api-binaries: ## etcd, kube-apiserver and kube-controller-manager for `gantry local up --api real` (Go; minutes); prints their directory
-	@e2e/cluster/binaries.sh api
+api-binaries: ## etcd, kube-apiserver and kube-controller-manager for `gantry local up --api real` (Go; minutes), of VERSION if it is said; prints their directory
+	@e2e/cluster/binaries.sh api $(VERSION)
 
 .PHONY: cluster-up
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing
@@ -187,8 +187,8 @@ check: venv ## everything that needs no running code
 # Integration tests wait for a third of their time, and must not be kept waiting themselves: the
 # simulator computes beside them, with what they leave of the processors.
 .PHONY: test
-test: venv unit ## unit tests, and a tenth of simulator and integration tests; SHARES=n an n-th, SHARES=1 all (half an hour)
-	@$(MAKE) --jobs=2 --output-sync=target SHARES=$(or $(SHARES),10) RANK="nice -n 19" sim integration
+test: venv unit ## unit tests, and a twentieth of simulator and integration tests; SHARES=n an n-th, SHARES=1 all (half an hour)
+	@$(MAKE) --jobs=2 --output-sync=target SHARES=$(or $(SHARES),20) RANK="nice -n 19" sim integration
 
 .PHONY: sim-coverage
 sim-coverage: venv ## which lines of controllers, brokers and operator the simulator reaches (minutes)
