@@ -1,4 +1,4 @@
-"""Definitions of an earlier version, as they may have been: without a share of the fields."""
+"""Definitions of other versions, as they may be: without a share of the fields, or with more."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 KEPT = frozenset({"conditions", "observedGeneration", "replicas", "selector"})
 """Fields of a status that a definition refers to, or that people have to read."""
+LATER = "ofALaterVersion"
 
 
 def older(rng: Random, share: float, definition: Object, named: Collection[str]) -> Object:
@@ -25,6 +26,23 @@ def older(rng: Random, share: float, definition: Object, named: Collection[str])
         _forget_rules(schema, lacking)
         _forget_defaults(schema)
     return definition
+
+
+def newer(definition: Object) -> Object:
+    """The definition, with a field more in each object of spec and status; those of specs have a
+    default, so every resource has them at once."""
+    for version in definition["spec"]["versions"]:
+        properties = version["schema"]["openAPIV3Schema"]["properties"]
+        _add(properties["spec"], {"type": "string", "default": "later"})
+        _add(properties["status"], {"type": "string"})
+    return definition
+
+
+def _add(schema: Object, field: Object) -> None:
+    for below in _below(schema):
+        _add(below, field)
+    if "properties" in schema:
+        schema["properties"][LATER] = dict(field)
 
 
 def _strip(

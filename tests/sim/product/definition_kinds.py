@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gantry_local.apiserver import structural
 from gantry_local.apiserver.admission import Options
@@ -13,12 +13,17 @@ from sim.product import faults
 from sim.product.kinds import FAULTS_S
 from sim.product.operated import OperatedCluster
 from sim.product.operated_kinds import OperatedRun
-from support.old_definitions import older
+from support.old_definitions import newer, older
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sim.product.workload import Load
 
 Object = dict[str, Any]
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 SHARES = (0.05, 0.2, 0.5)  # of the fields that may be missing, those that are
-BEGINS_WITHOUT = 0.5  # of the runs
+BEGINS_WITHOUT = LATER_SHARE = 0.5  # of the runs
 FIRST_S = 8
 NAMED = frozenset(
     {"controllerRef", "name", "replicas", "replication", "minInSyncReplicas", "storage", "size"}
@@ -47,6 +52,10 @@ class OldDefinitionsCluster(OperatedCluster):
             raise Violation(f"definitions: {made[0]['metadata']['name']} was made by older ones")
         self.world.count("older-at-first")
         self.renew_definitions()
+
+    def advance_definitions(self) -> None:
+        """Those of a later version come, before its operator."""
+        self._replace([newer(found) for found in super().definitions()])
 
     def age_definitions(self) -> None:
         """Somebody goes back to those of an earlier version."""
@@ -84,7 +93,8 @@ class OldDefinitionsCluster(OperatedCluster):
 class OldDefinitionsRun(OperatedRun):
     """Definitions that are older than the operator: at its start, and once more later on.
 
-    While they are, no resource is touched. Once they are renewed all is as in other runs.
+    While they are, no resource is touched. Once they are renewed all is as in other runs, also
+    where those of a later version come at last.
     """
 
     cluster_class = OldDefinitionsCluster
@@ -99,3 +109,9 @@ class OldDefinitionsRun(OperatedRun):
         cluster.run(times_s[1] - times_s[0])
         cluster.renew_definitions()
         cluster.run(FAULTS_S - times_s[1])
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        if self.world.stream("definitions").random() < LATER_SHARE:
+            self._cluster.advance_definitions()
+            self.world.count("newer-in-peace")
+        super().settle(loads)
