@@ -1,7 +1,20 @@
 #!/usr/bin/env bash
 # Builds the Kubernetes binaries, kind, helm, kubectl, etcd, CoreDNS and the local-path provisioner from Go
 # modules. Only needed where no container registry is in reach; every binary is built once and kept.
+#   binaries.sh [all|node|tools|metrics]
+#   binaries.sh api [VERSION]     what `gantry local up --api real` runs; another version than the cluster's has a
+#                                 directory of its own. Prints the directory.
 source "$(dirname "$0")/lib.sh"
+
+wanted=${1:-all}
+module_dir=$CACHE_DIR/kubernetes-module
+if [[ $wanted == api && ${2:-$KUBERNETES_VERSION} != "$KUBERNETES_VERSION" ]]; then
+    [[ $2 =~ ^v1\.[0-9]+\.[0-9]+$ ]] || die "$2 is no version of Kubernetes; write one as v1.37.2"
+    KUBERNETES_VERSION=$2
+    BIN_DIR=$CACHE_DIR/api-$2
+    module_dir=$CACHE_DIR/kubernetes-module-$2
+    mkdir -p "$BIN_DIR"
+fi
 
 command -v go >/dev/null || die "Go 1.24 or newer is needed to build the node image from modules; install it, or make $KINDEST_NODE_IMAGE pullable"
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOTOOLCHAIN=local GOPATH=${GOPATH:-$CACHE_DIR/go}
@@ -16,7 +29,7 @@ done
 # A module of our own that requires k8s.io/kubernetes and replaces its staging modules (listed there as v0.0.0)
 # by their published versions.
 kubernetes_module() {
-    local dir=$CACHE_DIR/kubernetes-module staging source
+    local dir=$module_dir staging source
     [[ -f $dir/ready-$KUBERNETES_VERSION ]] && return
     rm -rf "$dir" && mkdir -p "$dir" && cd "$dir"
     go mod init cluster.test/kubernetes
@@ -35,7 +48,7 @@ kubernetes_module() {
 }
 
 kubernetes_binary() {
-    cd "$CACHE_DIR/kubernetes-module"
+    cd "$module_dir"
     go build -trimpath -ldflags "-s -w $VERSION_FLAGS" -o "$BIN_DIR/$1.new" "k8s.io/kubernetes/cmd/$1"
     mv "$BIN_DIR/$1.new" "$BIN_DIR/$1"
 }
@@ -86,7 +99,7 @@ once() {
 }
 
 kubernetes_binaries() {
-    [[ -f $CACHE_DIR/kubernetes-module/ready-$KUBERNETES_VERSION ]] || step "resolve k8s.io/kubernetes $KUBERNETES_VERSION" kubernetes_module
+    [[ -f $module_dir/ready-$KUBERNETES_VERSION ]] || step "resolve k8s.io/kubernetes $KUBERNETES_VERSION" kubernetes_module
     local binary
     for binary in "$@"; do
         once "$binary" "$KUBERNETES_VERSION" kubernetes_binary "$binary"
@@ -94,8 +107,7 @@ kubernetes_binaries() {
     once etcd "$ETCD_VERSION" etcd_binary
 }
 
-wanted=${1:-all}
-if [[ $wanted == api ]]; then # what `gantry local up --api real` runs
+if [[ $wanted == api ]]; then
     kubernetes_binaries kube-apiserver kube-controller-manager
     printf '%s\n' "$BIN_DIR"
 fi
