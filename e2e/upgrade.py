@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -105,9 +106,11 @@ class Upgrade:
         return time.monotonic() - self._began_s
 
     def _definitions(self) -> None:
-        """As the README of the chart says."""
+        """By the command of the chart's README."""
         print(f"  {self._lap():.0f} s: definitions", flush=True)
-        self.kube.ctl("apply", "--server-side", "-f", str(ROOT / "charts" / "gantry" / "crds"))
+        readme = (ROOT / "charts" / "gantry" / "README.md").read_text("utf-8")
+        (command,) = re.findall(r"^kubectl (apply .*) -f charts/gantry/crds$", readme, re.MULTILINE)
+        self.kube.ctl(*command.split(), "-f", str(ROOT / "charts" / "gantry" / "crds"))
 
     def _change_something(self, when: str) -> None:
         """Somebody serves: a changed setting is in force, and the status says so."""

@@ -40,7 +40,7 @@ async def wait_for_definitions(api: KubeApi) -> None:
             some = lacking[:TOLD_MAX]
             _log.warning(
                 "the custom resource definitions are older than this operator, or not there; apply "
-                "the files in crds/: kubectl apply --server-side -f crds",
+                f"the files in crds/: {names.APPLY_DEFINITIONS}",
                 missing=",".join(some)
                 + (f" and {len(lacking) - TOLD_MAX} more" * (some != lacking)),
             )

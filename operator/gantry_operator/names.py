@@ -52,6 +52,8 @@ LABEL_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 LABEL_REVISION: Final = "controller-revision-hash"
 
 APP_NAME: Final = "gantry"
+APPLY_DEFINITIONS: Final = "kubectl apply --server-side --force-conflicts -f crds"
+"""Forced, since Helm counts as the owner of what it has once installed."""
 MANAGED_BY: Final = "gantry-operator"
 MANAGED_SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 CONTROLLER: Final = "controller"

@@ -92,7 +92,7 @@ def _manifests() -> list[Body]:
 
 def _crd(wished: Body, found: Body | None) -> Iterator[Diagnosis]:
     name = wished["metadata"]["name"]
-    apply = "Apply the CRDs of the operator's version: kubectl apply --server-side -f crds/"
+    apply = f"Apply the CRDs of the operator's version: {names.APPLY_DEFINITIONS}"
     if found is None:
         yield fail("crds", f"The CRD {name} is not there.", apply)
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from gantry_local.apiserver.admission import Options
+from gantry_operator import names
 from gantry_operator.api.errors import OldDefinitionsError
 from gantry_operator.api.kinds import CRD, STATEFULSET
 from gantry_protocol.process.runtime import _operating_error
@@ -41,7 +42,7 @@ def without(wished: Json, field: str) -> Json:
 
 def told(caplog: pytest.LogCaptureFixture) -> list[Json]:
     """What the operator said of definitions."""
-    records = [one for one in caplog.records if "kubectl apply --server-side" in one.message]
+    records = [one for one in caplog.records if names.APPLY_DEFINITIONS in one.message]
     return [vars(one)["facts"] for one in records]
 
 
