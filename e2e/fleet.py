@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_operator import names
-from harness import client, installation, java
+from harness import client, installation, java, quiet
 from harness.installation import CONTROLLERS, GROUP, IMAGE, RELEASE, ROOT
 from harness.report import Account, Report
 from harness.shell import CommandError, run
@@ -156,7 +156,7 @@ def play(kube: Kube, groups: list[str]) -> int:
     for one in producers:
         wait_until("the producers send", START_PATIENCE_S, one.flows)
     image = new_image(kube)
-    watch = Watch(kube, image, groups)
+    watch, report = Watch(kube, image, groups), Report(quiet.Watch().lap)
     began_s = time.monotonic()
     print(f"helm upgrade to {image}", flush=True)
     try:
@@ -182,7 +182,7 @@ def play(kube: Kube, groups: list[str]) -> int:
         for reason, count in Counter(nack.reason for nack in log.nacks).most_common(REASONS):
             first_s = next(n.at_ms for n in log.nacks if n.reason == reason) / 1000 - began_s
             print(f"{topic}: {count} sends failed from {first_s:.1f} s on: {reason[:300]}")
-    report, scenario = Report(), f"helm upgrade of {len(groups)} groups to a new image"
+    scenario = f"helm upgrade of {len(groups)} groups to a new image"
     account = Account(sum(len(log.acks) for log in logs), lost)
     report.add(scenario, "all groups rolled", [rolled_s], unit="s", account=account)
     report.add(scenario, "operator upgraded", [upgraded_s], unit="s")

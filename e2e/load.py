@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gantry_operator import names
-from harness import installation, java
+from harness import installation, java, quiet
 from harness.installation import CONTROLLERS, GROUP, ROOT
 from harness.report import Account, Report
 from harness.shell import CommandError
@@ -102,7 +102,7 @@ def play(kube: Kube) -> int:
     )
     kube.wait_for("brokergroup", GROUP, "FullyReplicated", PATIENCE_S)
     kube.wait_for("frontgroup", FRONTS, "Ready", PATIENCE_S)
-    watch, report = Watch(kube), Report()
+    watch, report = Watch(kube), Report(quiet.Watch().lap)
     producers = [producer(kube, 0)]
     wait_until("the producer sends", PATIENCE_S, producers[0].flows)
     cores = cost(kube) / OF_ITS_REQUEST

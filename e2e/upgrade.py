@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from harness import client, installation, java
 from harness.installation import CONTROLLERS, GROUP, IMAGE, RELEASE, ROOT
+from harness.quiet import Watch
 from harness.report import Account, Report
 from harness.shell import CommandError, run
 from harness.waiting import wait_until
@@ -154,7 +155,7 @@ def main() -> int:
     parser.add_argument("--image", required=True, help="the image of that version")
     parser.add_argument("--version", required=True, help="its name in the report")
     options = parser.parse_args()
-    kube, report = installation.connect(), Report()
+    kube, report = installation.connect(), Report(Watch().lap)
     installation.thaw_nodes()
     upgrade = Upgrade(kube, options.source, options.image, report)
     try:

@@ -63,7 +63,7 @@ class Report:
         lap: tells the share of the processors that others had since it was asked last.
     """
 
-    def __init__(self, lap: Callable[[], float | None] = lambda: 0.0) -> None:
+    def __init__(self, lap: Callable[[], float | None]) -> None:
         self.rows: list[Row] = []
         self._lap = lap
 

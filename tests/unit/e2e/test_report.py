@@ -12,7 +12,7 @@ from readme import BEGIN, END, read, replaced
 
 
 def report() -> Report:
-    found = Report()
+    found = Report(lambda: 0.0)
     found.add(
         "Master killed", "write gap", [120, 1600, 80], limit=1500, account=Account(10, 0, 2, 2)
     )
@@ -102,7 +102,7 @@ def test_the_kernel_is_read(tmp_path: Path, version: int) -> None:
 
 def test_a_figure_needs_a_run() -> None:
     with pytest.raises(AssertionError):
-        Report().add("nothing", "write gap", [])
+        Report(lambda: 0.0).add("nothing", "write gap", [])
 
 
 def test_what_is_written_can_be_read_back(tmp_path: Path) -> None:
