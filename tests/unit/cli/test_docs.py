@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from gantry_lab.main import lab
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+COMMANDS = [*DOCUMENTS, ROOT / "charts" / "gantry" / "README.md"]
 ADRS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 ADR_LINES_MAX = 80
 """Of 100 columns (tests/unit/test_pages.py)."""
@@ -64,6 +66,32 @@ def test_commands_exist(document: Path) -> None:
                 break
             command = command.get_command(click.Context(command), word)
             assert command is not None, code
+
+
+@pytest.mark.parametrize("document", COMMANDS, ids=relative)
+def test_options_exist(document: Path) -> None:
+    """Of the commands in blocks, which people copy."""
+    text = document.read_text(encoding="utf-8")
+    for block in re.findall(r"```(?:sh|console|bash)\n(.*?)```", text, re.DOTALL):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            code = line.strip().removeprefix("$ ").replace("kubectl gantry ", "gantry kube ")
+            if code.startswith("gantry ") and "…" not in code:
+                parse(re.split(r" (?:[|;&]|&&|>+) ", code)[0])
+
+
+def parse(code: str) -> None:
+    """Raises click.UsageError: there is no such command, or it has no such option or argument."""
+    words = shlex.split(code, comments=True)[1:]
+    command: click.Command = cli
+    context = click.Context(command)
+    while True:
+        _, words, _ = command.make_parser(context).parse_args(words)
+        if not words or not isinstance(command, click.Group):
+            break
+        _, found, words = command.resolve_command(context, words)
+        assert found is not None, code
+        command, context = found, click.Context(found, parent=context)
+    assert not words, f"{code}: {words} are too many"
 
 
 @pytest.mark.parametrize("adr", ADRS, ids=relative)
