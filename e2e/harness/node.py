@@ -7,9 +7,13 @@ its SIGTERM first, so that would be no crash.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import time
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.shell import CommandError, run
@@ -35,8 +39,23 @@ class Process(NamedTuple):
 
 
 def on_node(node: str, *argv: str, timeout_s: float = 30.0) -> str:
-    """Run a program on a node."""
+    """Run a program on a node.
+
+    In the namespaces of the node, where this process may enter them: `docker exec` starts a
+    container runtime each time. A load that is looked at ten times a second took a whole processor
+    that way, and the figures with it.
+    """
+    init = _init_of(node)
+    namespaces = Path(f"/proc/{init}/ns/net")
+    if os.geteuid() == 0 and shutil.which("nsenter") and namespaces.exists():
+        return run("nsenter", "--target", str(init), "--all", "--", *argv, timeout_s=timeout_s)
     return run("docker", "exec", node, *argv, timeout_s=timeout_s)
+
+
+@cache
+def _init_of(node: str) -> int:
+    """The id of a node's first process on this machine; it lasts as long as the cluster."""
+    return int(run("docker", "inspect", "--format={{.State.Pid}}", node))
 
 
 def process_of(pod: Object, container: str = "") -> Process:
