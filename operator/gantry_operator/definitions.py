@@ -18,7 +18,7 @@ from gantry_operator import names
 from gantry_operator.api.errors import Denied, NotFound
 from gantry_operator.api.kinds import CUSTOM
 from gantry_operator.models.generate import KINDS
-from gantry_operator.models.schema import paths, structural
+from gantry_operator.models.schema import model_paths, paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +70,7 @@ def lacking_fields(served: Mapping[str, Body]) -> list[str]:
     """
     return sorted(
         f"{name}.{path}"
-        for name, schema in ((kind.model.__name__, structural(kind.model)) for kind in KINDS)
-        for path in paths(schema) - paths(served.get(name, {}))
+        for name, model in ((kind.model.__name__, kind.model) for kind in KINDS)
+        for path in model_paths(model) - paths(served.get(name, {}))
+        if path.partition(".")[0] in ("spec", "status")
     )

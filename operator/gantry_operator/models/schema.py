@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gantry_operator.models.base import Resource
 
 _DROPPED = ("title", "$defs")
@@ -74,6 +78,27 @@ def paths(schema: JsonObject, path: str = "") -> set[str]:
         if isinstance(schema.get(key), dict):
             found |= paths(schema[key], path)
     return found
+
+
+def model_paths(model: type[BaseModel], path: str = "") -> set[str]:
+    """The paths of all fields of a model: those of its schema, without making one.
+
+    A schema takes a hundred times as long, which a process that starts would feel.
+    """
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        here = f"{path}.{field.alias or name}" if path else field.alias or name
+        found |= {here}
+        for part in _models_in(field.annotation):
+            found |= model_paths(part, here)
+    return found
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 def _convert(node: JsonObject, defs: JsonObject, where: str) -> JsonObject:

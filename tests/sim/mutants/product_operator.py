@@ -32,8 +32,8 @@ MUTANTS = (
         "operator",
         "an operator works by definitions that lack what it notes",
         "definitions:lacking_fields",
-        "paths(schema) - paths(served.get(name, {}))",
-        "paths(schema) - paths(schema)",
+        "model_paths(model) - paths(served.get(name, {}))",
+        "model_paths(model) - model_paths(model)",
         Seeds("product-old-definitions", 6),
     ),
     _mutant(

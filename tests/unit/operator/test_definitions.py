@@ -13,8 +13,8 @@ from gantry_operator import definitions
 from gantry_operator.api.errors import Denied, NotFound, Undeclared, error_of
 from gantry_operator.api.kinds import CUSTOM, Kind
 from gantry_operator.definitions import lacking_fields, wait_for_definitions
-from gantry_operator.models.generate import KINDS
-from gantry_operator.models.schema import structural
+from gantry_operator.models.generate import KINDS, CrdKind
+from gantry_operator.models.schema import model_paths, paths, structural
 
 Json = dict[str, Any]
 OURS = {kind.model.__name__: structural(kind.model) for kind in KINDS}
@@ -58,6 +58,14 @@ def without(kind: str, *way: str) -> Json:
 
 def test_our_own_definitions_lack_nothing() -> None:
     assert lacking_fields(OURS) == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.plural))
+def test_the_paths_of_a_model_are_those_of_its_schema(kind: CrdKind) -> None:
+    parts = ("spec", "status")
+    found = {one for one in model_paths(kind.model) if one.startswith(parts)}
+    assert found == {one for one in paths(structural(kind.model)) if one.startswith(parts)}
+    assert len(found) > 20
 
 
 def test_newer_definitions_lack_nothing() -> None:
