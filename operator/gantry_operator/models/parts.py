@@ -177,7 +177,7 @@ class Resources(Model):
         default=None,
         description=(
             'Reserved per replica, for example {cpu: "1", memory: 2Gi}; {} reserves nothing. '
-            "Default, without what limits names: 250m and 256Mi for a broker, 50m and 128Mi for a "
+            "Default, without what limits names: 250m and 256Mi for a broker, 150m and 128Mi for a "
             "controller, 100m and 96Mi for a door, 250m and 128Mi for a front."
         ),
     )
