@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,19 @@ import pytest
 from gantry_local.real.binaries import Binaries, find
 from gantry_protocol.errors import ConfigError
 from support.cli_cluster import CliCluster
+
+EARLIEST = "earliest"
+EMULATED = 3
+"""So many minor versions back can an API server go."""
+
+
+def earliest(binaries: Binaries) -> str:
+    """The earliest version of Kubernetes whose API these programs serve, as `1.31`."""
+    said = subprocess.run(
+        [binaries.apiserver, "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    major, minor, *_ = said.removeprefix("Kubernetes v").split(".")
+    return f"{major}.{int(minor) - EMULATED}"
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +49,8 @@ def real(
     cluster = CliCluster(tmp_path_factory.mktemp("real") / "local")
     cluster.place["GANTRY_API_BINARIES"] = str(binaries.etcd.parent)
     wanted = getattr(request, "param", "")
+    if wanted == EARLIEST:
+        wanted = earliest(binaries)
     version = ("--api-emulated", wanted) if wanted else ()
     try:
         cluster.gantry("local", "up", "--api", "real", "--controller-replicas", "1", *version)

@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from integration.real_api.conftest import EARLIEST
 from support.cli_cluster import ROOT, CliCluster
 
-VERSIONS = ("", "1.31")
-"""Kubernetes whose API is served: that of the programs, and the earliest that 1.34 can be."""
+VERSIONS = ("", EARLIEST)
+"""Kubernetes whose API is served: that of the programs, and the earliest that they can be."""
 
 
-@pytest.mark.parametrize("real", VERSIONS, indirect=True, ids=["own-version", "as-1.31"])
+@pytest.mark.parametrize("real", VERSIONS, indirect=True, ids=["own-version", "earliest"])
 def test_it_keeps_the_contract(real: CliCluster) -> None:
     judged = os.environ | {"GANTRY_CONTRACT_KUBECONFIG": str(real.directory / "kubeconfig")}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/integration/api_contract"]
