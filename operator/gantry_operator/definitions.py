@@ -55,7 +55,7 @@ async def _lacking(api: KubeApi) -> list[str]:
     try:
         return lacking_fields(await api.schemas(names.GROUP, names.VERSION))
     except (Denied, NotFound) as error:
-        _log.warning("whether the definitions are old enough cannot be read", error=error)
+        _log.warning("whether the definitions are of this version cannot be read", error=error)
         return []
 
 

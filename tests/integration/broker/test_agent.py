@@ -226,10 +226,15 @@ async def test_proposals_and_hand_overs_end_exactly_once(
     await eventually(lambda: bool(finished), "the proposal is answered")
     assert finished[0].attempt == 4
     assert isinstance(finished[0].outcome, ev.Refused)
-    accepted: list[bool] = []
-    caller.agent.hand_over(fx.HandOver(target=BrokerId(1), epoch=Epoch(8)), accepted.append)
-    await eventually(lambda: accepted == [False], "a hand-over of another epoch is refused")
+    ends: list[ev.HandOverFinished] = []
+    handover = fx.HandOver(target=BrokerId(1), epoch=Epoch(8))
+    caller.agent.hand_over(handover, ends.append)
+    await eventually(lambda: bool(ends), "a hand-over of another epoch is answered")
+    assert ends == [ev.HandOverFinished(accepted=False, answered=True)]
     await controller.server.stop(0)
+    caller.agent.hand_over(handover, ends.append)
+    await eventually(lambda: len(ends) == 2, "silence is its end, too")
+    assert ends[1] == ev.HandOverFinished(accepted=False, answered=False)
     caller.agent.propose(proposal, finished.append)
     await eventually(lambda: len(finished) == 2, "silence is an end, too")
     assert isinstance(finished[1].outcome, ev.Unknown)
