@@ -64,8 +64,7 @@ class Upgrade:
         try:
             self._go(order, producer)
         except (AssertionError, CommandError, TimeoutError) as error:
-            for deployment in (f"{RELEASE}-operator",):
-                error.add_note(self.kube.ctl("logs", f"deployment/{deployment}", "--tail=30"))
+            error.add_note(self.kube.ctl("logs", f"deployment/{RELEASE}-operator", "--tail=30"))
             raise
         log = producer.stop()
         reader = java.consumer_pod("reader", _java_image(), NAMESERVER, TOPIC, len(log.acks))
@@ -73,8 +72,7 @@ class Upgrade:
         lost = len(log.acknowledged() - received)
         account = Account(len(log.acks), lost)
         gap_ms = log.longest_gap_ms(self._began_s * 1000) or 0.0
-        limit = GAP_LIMIT_MS
-        self.report.add(order, "write gap", [gap_ms], limit=limit, account=account)
+        self.report.add(order, "write gap", [gap_ms], limit=GAP_LIMIT_MS, account=account)
         self.report.add(order, "sends that failed", [len(log.nacks)], unit="", limit=0)
         assert not lost, f"{lost} messages are lost"
         assert not log.nacks, f"{len(log.nacks)} sends failed, the first: {log.nacks[0].reason}"
@@ -93,13 +91,13 @@ class Upgrade:
         self._wait_for(IMAGE)
         self.report.add(order, "all has the new image", [self._lap()], unit="s")
         self._change_something("with the new release")
-        self._began_back_s = time.monotonic()
+        began_back_s = time.monotonic()
         run(
             *("helm", "rollback", RELEASE, f"--kubeconfig={self.kube.kubeconfig}"),
             *("--namespace", self.kube.namespace),
         )
         self._wait_for(self.image)
-        back_s = time.monotonic() - self._began_back_s
+        back_s = time.monotonic() - began_back_s
         self.report.add(order, "all has the old image again", [back_s], unit="s")
         assert producer.flows(time.monotonic() * 1000 - 1000), "the producer does not send"
 
